@@ -77,13 +77,13 @@ def prune_from_one_anchor_on(monkeypatch):
 def test_pruning_spares_most_of_the_work_on_a_posterior_that_knows(monkeypatch):
     policy, generator = trained(0, 0.4, 0.01, 0.1, 400, 3.0)
     evaluated = []
-    evaluate = nystrom.NystromPosterior._evaluate
+    evaluate = nystrom.NystromPosterior.evaluate_gram
 
     def counting(self, gram, prior):
         evaluated.append(len(gram))
         return evaluate(self, gram, prior)
 
-    monkeypatch.setattr(nystrom.NystromPosterior, "_evaluate", counting)
+    monkeypatch.setattr(nystrom.NystromPosterior, "evaluate_gram", counting)
     decision = policy.select([0.5], generator.random((5000, 2)))
     assert sum(evaluated) < 2500
     # the update of the chosen action finds its evaluation

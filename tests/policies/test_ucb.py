@@ -6,6 +6,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 import kernel_bandits as kb
+from kernel_bandits.posterior.ridge import RECENT_ROWS
 
 
 def test_plays_the_largest_upper_bound_of_scikit_learns_regressor():
@@ -138,7 +139,8 @@ def test_history_free_policy_holds_still_once_its_dictionary_does():
     assert policy.dictionary_size == 30
     before = sorted(sizes(policy, set()))
     assert len(before) > 6
-    kb.run(policy, environment, 2000, seed=1)
+    # rows that wait for the others join them every so many rounds
+    kb.run(policy, environment, 32 * RECENT_ROWS, seed=1)
     assert sorted(sizes(policy, set())) == before
 
 

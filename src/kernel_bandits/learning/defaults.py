@@ -124,6 +124,8 @@ PLACE_WIDTH = 0.35
 CHEAP_LOOK = 0.1
 # and only in this share of the places, those that are visited least.
 RARE_PLACES = 0.3
+# Of more described actions it is not counted how often each was played.
+SHORT_LIST = 64
 # At most so many plays are remembered, and then every second: a look at them takes as long as a decision.
 REMEMBERED_PLAYS = 2048
 

@@ -675,10 +675,15 @@ class Policy(ABC):
             state, points, _ = self._log(contexts, actions, np.zeros(len(np.atleast_1d(contexts))))
             keys = list(range(state.issued, state.issued + len(points)))
             with threads_for(state.model.dictionary_size, min(len(keys), MANY_ROWS)):
-                model = state.model.awaiting(keys, points)
-            pending = state.pending.with_items(dict(zip(keys, points.copy(), strict=True)))
-            after = evolve(state, model=model, issued=state.issued + len(keys), pending=pending)
-            self._commit(before, _caught_up(after) if after.told else after)
+                while state.issued <= keys[-1]:
+                    first = state.issued - keys[0]
+                    # rewards that were told may be learned between two of them
+                    some = slice(first, first + 1 if state.told else None)
+                    model = state.model.awaiting(keys[some], points[some])
+                    pending = state.pending.with_items(dict(zip(keys[some], points[some].copy(), strict=True)))
+                    state = evolve(state, model=model, issued=keys[some][-1] + 1, pending=pending)
+                    state = _caught_up(state) if state.told else state
+            self._commit(before, state)
         return keys
 
     @final

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel_bandits.actions import Box
+from kernel_bandits.actions import Box, are_arms
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.learning.columns import Rewards, RewardUnits, return_to_their_places
@@ -30,7 +30,7 @@ from kernel_bandits.posterior.base import (
 )
 from kernel_bandits.posterior.history import History, rewards_at
 from kernel_bandits.posterior.learners import Learner, Refit
-from kernel_bandits.posterior.places import Places, price_of
+from kernel_bandits.posterior.places import Places, ShortList, price_of
 from kernel_bandits.values import Rows, evolve, fact
 
 
@@ -58,9 +58,10 @@ class LearnedPosterior(PosteriorAround):
         learner: the one given, with what it has noted of the columns.
         model: what was learned last; None before that, where nothing was given.
         units: of the rewards.
-        places: what was played where; None where actions are no arms or a kernel was given.
+        places: what was played where; None in a box, of a long list of described actions, or where a kernel was given.
         best: the best reward since the first fit and before it.
-        surprise: the share of rewards then whose value was seen once.
+        surprise: the share of rewards then whose value was seen once; of a short list of described actions, the share
+            of noise in their deviation.
     """
 
     __slots__ = (
@@ -103,7 +104,7 @@ class LearnedPosterior(PosteriorAround):
         # rounded, and equal ones would differ after some changes of the prior mean.
         self._rewards = Rows()
         self.best, self.surprise = 0.0, 0.0
-        self.places: Places | None = Places(learner.context_columns) if start is None else None
+        self.places: Places | ShortList | None = Places(learner.context_columns) if start is None else None
         # A history-free stream until the kernel is frozen.
         self._kept = History() if self._is_history_free else None
 
@@ -134,7 +135,10 @@ class LearnedPosterior(PosteriorAround):
         if self.model is None:
             within = learner.build(None, UNKNOWN_NOISE, 0)
         # a box has a design of its own
-        places = None if self.places is None or box is not None else Places(context_columns)
+        places: Places | ShortList | None = None
+        if self.places is not None and box is None:
+            arms = are_arms(points[:, context_columns:])
+            places = Places(context_columns) if arms else ShortList(context_columns)
         return evolve(self, learner=learner, within=within, places=places)
 
     def in_box(self, box: Box) -> Self:
@@ -220,14 +224,14 @@ class LearnedPosterior(PosteriorAround):
     def due(self, points: FloatArray, means: FloatArray, stds: FloatArray) -> int | None:
         if self.places is None or self.model is None:
             return None
-        if self.best > self.units.high and not self._is_history_free:
+        if isinstance(self.places, Places) and self.best > self.units.high and not self._is_history_free:
             played, rewards = self.observations
             again = self.places.doubtful(points, played[rewards > self.units.high])
             if again is not None:
                 return again
         return self.places.due(points, means, stds, self.best, self.surprise)
 
-    def _played(self, points: FloatArray, evaluated: Evaluated | None = None) -> Places | None:
+    def _played(self, points: FloatArray, evaluated: Evaluated | None = None) -> Places | ShortList | None:
         if self.places is None:
             return None
         if evaluated is None or self.model is None:
@@ -374,13 +378,16 @@ class LearnedPosterior(PosteriorAround):
         """Return it with a model, its posterior, and the units of the rewards so far, shape (t,)."""
         values, counts = np.unique(rewards, return_counts=True)
         places, model = self.places, refit.model
-        if places is not None and isinstance(model, MixedModel):
+        if isinstance(places, Places) and isinstance(model, MixedModel):
             places = places.measured(model.contexts) if model.actions is None else None
+        surprise = float((counts == 1).sum()) / len(rewards)
+        if isinstance(places, ShortList):
+            surprise = math.sqrt(dict(refit.shares)["noise"])
         return evolve(
             self,
             within=within,
             best=values.item(-1),
-            surprise=float((counts == 1).sum()) / len(rewards),
+            surprise=surprise,
             places=places,
             prior_mean=refit.mean,
             bonus=refit.bonus,

@@ -1,4 +1,4 @@
-"""Which arms are tried once more where they were hardly tried.
+"""Which arms are tried once more where they were hardly tried, and which of a few described actions.
 
 A standard deviation is learned from rewards, and the first rewards may be nothing like those that nobody has looked
 for: a jackpot of 50 beside rewards of 1 ± 0.05. How often an arm was tried in a place like this one is a matter of
@@ -19,6 +19,14 @@ cost next to nothing in its unit, and are free.
 
 A reward beyond what counts of rewards (:class:`~kernel_bandits.learning.columns.RewardUnits`) is an outlier or a
 jackpot, and only another look tells: its arm is tried there again until it earned an ordinary reward as often.
+
+Of a short list of described actions, such as prices, one is tried that was hardly tried *anywhere*: less than
+
+    n_a + ½ < ν·log(t/K) · gain/cost
+
+times, unless even a bound that holds in all rounds leaves no hope that it is the best here. A model that learns from
+its neighbours may be sure that it is bad, and then nothing shows that it is good; ν, the share of noise in the deviation
+of rewards, says how little the model has explained.
 """
 
 from __future__ import annotations
@@ -31,7 +39,7 @@ import scipy
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.learning.columns import ColumnUnits
-from kernel_bandits.learning.defaults import CHEAP_LOOK, PLACE_WIDTH, RARE_PLACES, REMEMBERED_PLAYS
+from kernel_bandits.learning.defaults import CHEAP_LOOK, PLACE_WIDTH, RARE_PLACES, REMEMBERED_PLAYS, SHORT_LIST
 from kernel_bandits.values import Rows, evolve
 
 # The plays whose places say which are rare.
@@ -147,6 +155,50 @@ class Places:
             due[cost > CHEAP_LOOK * gain] = -1.0
         row = int(due.argmax())
         return row if due[row] > 0.0 else None
+
+
+class ShortList:
+    """How often each of a few described actions was played; a value.
+
+    Args:
+        split: the number of context columns; the others are the action.
+    """
+
+    __slots__ = ("_counts", "_plays", "_split")
+
+    def __init__(self, split: int) -> None:
+        self._split, self._plays = split, 0
+        self._counts: dict[bytes, int] = {}
+
+    def played(self, points: FloatArray, price: float = 0.0) -> Self | None:
+        """Return this with further plays (n, d); None once the list is no longer short."""
+        del price  # looks that leave no hope are not taken at all
+        counts = self._counts.copy()
+        for action in points[:, self._split :]:
+            key = _key(action)
+            counts[key] = counts.get(key, 0) + 1
+            if len(counts) > SHORT_LIST:
+                return None
+        return evolve(self, _counts=counts, _plays=self._plays + len(points))
+
+    def due(self, points: FloatArray, means: FloatArray, stds: FloatArray, best: float, surprise: float) -> int | None:
+        """Return which of the points (A, d) of one context is to be tried, if one is; as :meth:`Places.due`."""
+        plays, gain = self._plays, gain_of(means, stds, best)
+        if len(points) < 2 or plays < len(points) or not gain > 0.0:
+            return None
+        keys = [_key(action) for action in points[:, self._split :]]
+        tried = np.array([self._counts.get(key, 0) for key in keys])
+        worth = gain / np.maximum(means.max() - means, gain)
+        due = surprise * math.log(plays / len(self._counts.keys() | set(keys))) * worth - tried - 0.5
+        # t normal deviations are below √(2 log t) on average
+        due[means + math.sqrt(2.0 * math.log(plays)) * stds < means.max()] = -1.0
+        row = int(due.argmax())
+        return row if due[row] > 0.0 else None
+
+
+def _key(action: FloatArray) -> bytes:
+    """Return what tells an action (d_a,) from others; −0 is 0."""
+    return (action + 0.0).tobytes()
 
 
 def gain_of(means: FloatArray, stds: FloatArray, best: float) -> float:

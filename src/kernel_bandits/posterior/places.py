@@ -25,8 +25,8 @@ Of a short list of described actions, such as prices, one is tried that was hard
     n_a + ½ < ν·log(t/K) · gain/cost
 
 times, unless even a bound that holds in all rounds leaves no hope that it is the best here. A model that learns from
-its neighbours may be sure that it is bad, and then nothing shows that it is good; ν, the share of noise in the deviation
-of rewards, says how little the model has explained.
+its neighbours may be sure that it is bad, and then nothing shows that it is good; ν, the share of noise in the
+deviation of rewards, says how little the model has explained.
 """
 
 from __future__ import annotations

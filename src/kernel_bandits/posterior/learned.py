@@ -382,7 +382,8 @@ class LearnedPosterior(PosteriorAround):
             places = places.measured(model.contexts) if model.actions is None else None
         surprise = float((counts == 1).sum()) / len(rewards)
         if isinstance(places, ShortList):
-            surprise = math.sqrt(dict(refit.shares)["noise"])
+            # of a kernel without shares nothing is known that looks could go by
+            surprise = math.sqrt(dict(refit.shares).get("noise", 0.0))
         return evolve(
             self,
             within=within,

@@ -8,8 +8,8 @@ import pytest
 
 import kernel_bandits as kb
 from kernel_bandits.learning.columns import ColumnUnits
-from kernel_bandits.learning.defaults import PLACE_WIDTH, REMEMBERED_PLAYS
-from kernel_bandits.posterior.places import Places, price_of
+from kernel_bandits.learning.defaults import PLACE_WIDTH, REMEMBERED_PLAYS, SHORT_LIST
+from kernel_bandits.posterior.places import Places, ShortList, price_of
 
 ARMS = np.eye(3)
 
@@ -125,3 +125,22 @@ def test_jackpots_beside_rewards_that_hardly_differ_are_found():
         policy.update(context, decision.action, level + 0.05 * generator.standard_normal())
     # a quarter of the contexts has one
     assert hits > 45
+
+
+def test_a_described_action_is_due_as_far_as_rewards_are_noise_and_there_is_hope():
+    prices = np.array([[0.0, 1.0], [0.0, 2.0], [0.0, 3.0]])
+    # 40 plays, of which the last price had 2: log(40/3) = 2.59
+    plays = ShortList(1).played(np.repeat(prices, [19, 19, 2], axis=0))
+    means, stds = np.array([1.0, 0.9, 0.8]), np.full(3, 0.1)
+    assert plays.due(prices, means, stds, best=2.0, surprise=1.0) == 2
+    # a model that explains rewards is trusted
+    assert plays.due(prices, means, stds, best=2.0, surprise=0.5) is None
+    # √(2·log 40) = 2.7 deviations do not reach the best
+    assert plays.due(prices, means, 0.5 * stds, best=2.0, surprise=1.0) is None
+    assert plays.played(prices[2:]).due(prices, means, stds, best=2.0, surprise=1.0) is None
+
+
+def test_plays_of_a_long_list_are_not_counted():
+    points = np.column_stack([np.zeros(SHORT_LIST + 1), np.arange(SHORT_LIST + 1)])
+    assert ShortList(1).played(points[:-1]) is not None
+    assert ShortList(1).played(points) is None

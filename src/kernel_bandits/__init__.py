@@ -38,6 +38,7 @@ from kernel_bandits.confidence import (
     Tightened,
 )
 from kernel_bandits.dictionaries import DictionaryRule, Fixed, Kors, PosteriorVariance, Resampling
+from kernel_bandits.drift import Discount, Restart, Wander, Window
 from kernel_bandits.errors import InputError, KernelBanditsError, MissingPackageError, UnavailableError
 from kernel_bandits.kernels import (
     Constant,
@@ -54,13 +55,12 @@ from kernel_bandits.kernels import (
     register_with_scikit_learn,
 )
 from kernel_bandits.learning import KernelLearning
+from kernel_bandits.learning.noise import UnequalNoise
 from kernel_bandits.loop import RunResult, run
 from kernel_bandits.offpolicy import learn_from, verdict
 from kernel_bandits.persistence import register
 from kernel_bandits.policy import Decision, Policy, load
 from kernel_bandits.posterior import Prediction
-from kernel_bandits.posterior.drift import Discount, Restart, Wander, Window
-from kernel_bandits.posterior.noise import UnequalNoise
 from kernel_bandits.presets import (
     cbbkb,
     cbkb,

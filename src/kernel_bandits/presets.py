@@ -20,6 +20,7 @@ from kernel_bandits.boxes.design import BoxDesign
 from kernel_bandits.confidence import Confidence, GuaranteedRadius, KrauseOng, LearnedDeviations, StandardDeviations
 from kernel_bandits.dictionaries import DictionaryRule, Kors, Resampling
 from kernel_bandits.dictionaries.base import as_rule, rule_or_none
+from kernel_bandits.drift import Forgetting, ForgettingPosterior, Nothing, require_forgetting
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, Linear
 from kernel_bandits.kernels.base import with_defaults
@@ -32,6 +33,9 @@ from kernel_bandits.kernels.fourier import (
 from kernel_bandits.kernels.timed import Timed
 from kernel_bandits.learning import KernelLearning
 from kernel_bandits.learning.columns import Columns, RewardModel
+from kernel_bandits.learning.learned import LearnedPosterior
+from kernel_bandits.learning.learners import Learner, MixedLearner, StationaryLearner
+from kernel_bandits.learning.noise import UnequalNoise
 from kernel_bandits.policy.exploration import Exploration, as_exploration, as_floor
 from kernel_bandits.policy.family import FamilyUpperConfidenceBound
 from kernel_bandits.policy.inverse_gap import InformationSharpness, InverseGapWeighting, PowerSharpness, Sharpness
@@ -43,14 +47,10 @@ from kernel_bandits.policy.uniform import Uniform
 from kernel_bandits.posterior import (
     ExactPosterior,
     FeaturePosterior,
-    LearnedPosterior,
     NystromPosterior,
     Posterior,
     SplitPosterior,
 )
-from kernel_bandits.posterior.drift import Forgetting, ForgettingPosterior, Nothing, require_forgetting
-from kernel_bandits.posterior.learners import Learner, MixedLearner, StationaryLearner
-from kernel_bandits.posterior.noise import UnequalNoise
 from kernel_bandits.rng import Seed, seed_of, stream
 from kernel_bandits.tables import Features, TablePolicy
 from kernel_bandits.values import evolve

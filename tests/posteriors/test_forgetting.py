@@ -6,11 +6,11 @@ from roles import classified
 from test_weights import generalised_least_squares
 
 import kernel_bandits as kb
+from kernel_bandits.drift import residual
 from kernel_bandits.kernels.timed import Timed
 from kernel_bandits.learning.defaults import FIRST_TESTED_ROUND as FIRST_TESTED
 from kernel_bandits.learning.defaults import LARGEST_RESIDUAL as LARGEST
 from kernel_bandits.numerics.linalg import safe_sqrt
-from kernel_bandits.posterior.drift import residual
 
 KERNEL, RIDGE = kb.Matern(0.5), 0.2
 RULES = [kb.Kors(), kb.PosteriorVariance(), kb.Resampling(), kb.Kors(history="none")]

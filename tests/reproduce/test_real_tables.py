@@ -10,7 +10,7 @@ from kernel_bandits_lab.reproduce.real_tables import figure
 from short_runs import study
 
 from kernel_bandits.environments import Table
-from kernel_bandits.posterior import LearnedPosterior
+from kernel_bandits.learning.learned import LearnedPosterior
 
 ROUNDS = 50
 

@@ -12,8 +12,8 @@ from kernel_bandits.actions import Box, Choice, Range, Setting, are_arms
 from kernel_bandits.arrays import FloatArray, join
 from kernel_bandits.boxes.search import around, sobol
 from kernel_bandits.learning.columns import category_labels
-from kernel_bandits.learning.mixed import FLAT, NORMAL_MEDIAN, PLANE
-from kernel_bandits.posterior.base import Posterior
+from kernel_bandits.learning.mixed import NORMAL_MEDIAN
+from kernel_bandits.posterior.base import FLAT, PLANE, Posterior
 
 # Points of the design for each coordinate that is free, and besides.
 PER_COORDINATE, BESIDES = 3, 3

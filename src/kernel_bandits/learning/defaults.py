@@ -115,7 +115,7 @@ ZERO_INFLATED_SHARE = 0.1
 # and was earned more often than this.
 ZERO_INFLATED_COUNT = 2
 
-# Where an arm was hardly tried: src/kernel_bandits/posterior/places.py
+# Where an arm was hardly tried: src/kernel_bandits/learning/places.py
 
 # Contexts this far apart, in standard deviations times √n, are in one place. In two columns that is a sixth of what a
 # uniform variable spans; in ten of them hardly any two contexts are in one place. python benchmarks/showdown/run.py

@@ -39,9 +39,8 @@ from kernel_bandits.learning.prior import ARM_PRIOR, BOX_PRIOR, DESCRIBED_PRIOR,
 from kernel_bandits.numerics.linalg import in_one_thread, times
 from kernel_bandits.numerics.memory import keep_freed_arrays
 from kernel_bandits.numerics.packed import inverse_and_log_determinant
+from kernel_bandits.posterior.base import CURVED, FLAT, PLANE
 
-# What rewards show of the settings of a box: nothing, a plane, or more than that.
-FLAT, PLANE, CURVED = range(3)
 # The median of |z| of a standard normal z.
 NORMAL_MEDIAN = 0.6745
 # Far above a part that is absent, and far below one that is there.

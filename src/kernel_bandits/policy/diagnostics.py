@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from kernel_bandits.drift import Cusum, ForgettingPosterior, residual
 from kernel_bandits.kernels import KernelLike
 from kernel_bandits.learning.defaults import CHANGE_LIMIT, FIRST_TESTED_ROUND, RESIDUAL_COUNT, TOLERATED_SHIFT
 from kernel_bandits.posterior.base import KernelChange, Posterior
-from kernel_bandits.posterior.drift import Cusum, ForgettingPosterior, residual
 from kernel_bandits.posterior.nystrom import NystromPosterior
 
 # A warning ends after this many rewards without another alarm.

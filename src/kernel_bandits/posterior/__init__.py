@@ -1,8 +1,8 @@
 """Kernel ridge regression that learns one observation at a time, as values.
 
 Swappable: :class:`ExactPosterior` is carried by every observed point, :class:`NystromPosterior` by a dictionary of
-anchors, :class:`FeaturePosterior` by explicit features; :class:`SplitPosterior` has one of the first two for each arm,
-:class:`LearnedPosterior` is any of these with a kernel that is learned. All have ``predict(points)``, and
+anchors, :class:`FeaturePosterior` by explicit features; :class:`SplitPosterior` has one of the first two for each arm.
+All have ``predict(points)``, and
 ``learned(points, rewards)`` returns the next one. One of your own derives from :class:`Posterior`.
 """
 
@@ -10,7 +10,6 @@ from kernel_bandits.posterior.arms import SplitPosterior
 from kernel_bandits.posterior.base import Evaluation, KernelChange, Model, Posterior, Prediction
 from kernel_bandits.posterior.exact import ExactPosterior
 from kernel_bandits.posterior.features import FeaturePosterior
-from kernel_bandits.posterior.learned import LearnedPosterior
 from kernel_bandits.posterior.nystrom import NystromPosterior
 
 __all__ = [
@@ -18,7 +17,6 @@ __all__ = [
     "ExactPosterior",
     "FeaturePosterior",
     "KernelChange",
-    "LearnedPosterior",
     "Model",
     "NystromPosterior",
     "Posterior",

@@ -15,7 +15,6 @@ from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_vector, join, require_finite
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import KernelLike, require_columns
-from kernel_bandits.learning.mixed import CURVED
 from kernel_bandits.numerics.linalg import correlate
 from kernel_bandits.values import Pending, fact
 
@@ -46,6 +45,8 @@ class Evaluation:
     std: FloatArray
 
 
+# What rewards show of the settings of a box: nothing, a plane, or more than that.
+FLAT, PLANE, CURVED = range(3)
 # A point as it was evaluated: the evaluation, and its row there.
 Evaluated: TypeAlias = tuple[Any, int]
 
@@ -218,8 +219,7 @@ class Posterior(Model):
         drift: how far the tracked inverse was from the true one when it was last checked, relative; 0 without one.
         prior_mean: the expected reward where nothing is known; 0 unless it is learned.
         bonus: how many standard deviations an upper bound should lie above the mean; 1 unless it is learned.
-        shape: what rewards in a box show of the settings: nothing, a plane or more
-            (:mod:`kernel_bandits.learning.mixed`).
+        shape: ``FLAT``, ``PLANE`` or ``CURVED``: what rewards in a box show of the settings, nothing, a plane or more.
         box: what actions are chosen from, as far as columns say, where the kernel is learned in one; None elsewhere.
         is_provisional: whether rewards are still too few to learn more of them than their level and spread.
         kernel_changes: how the kernel has changed so far; empty unless it is learned.

@@ -32,11 +32,11 @@ from kernel_bandits.learning.defaults import FEW_EXPERIMENTS_GROWTH as BOX_GROWT
 from kernel_bandits.learning.defaults import FEW_OBSERVATIONS_GROWTH as GROWTH
 from kernel_bandits.learning.defaults import WORTHWHILE_NATS as WORTHWHILE
 from kernel_bandits.learning.fit import KernelLearning, Sample, log_marginal_likelihood
-from kernel_bandits.learning.mixed import CURVED, MixedModel, MixedSample
+from kernel_bandits.learning.mixed import MixedModel, MixedSample
 from kernel_bandits.learning.prior import ARM_PRIOR as PRIOR
 from kernel_bandits.learning.prior import DESCRIBED_PRIOR, unknown_kernel
 from kernel_bandits.posterior.arms import SplitPosterior, reseeded_factory
-from kernel_bandits.posterior.base import KernelChange, Posterior
+from kernel_bandits.posterior.base import CURVED, KernelChange, Posterior
 
 # Builds the posterior of a kernel and λ, with coins of its own for each number.
 PosteriorFactory: TypeAlias = Callable[[KernelLike, float, int], Posterior]

@@ -50,5 +50,5 @@ def test_a_given_kernel_is_left_for_enough_nats_and_no_fewer(refits, extra, monk
         del variance, noise, rewards
         return lead if len(points) == 20 and kernel is not learner.start.kernel else 0.0
 
-    monkeypatch.setattr("kernel_bandits.posterior.learners.log_marginal_likelihood", score)
+    monkeypatch.setattr("kernel_bandits.learning.learners.log_marginal_likelihood", score)
     assert learner._is_outpredicted(learner.start, points, rewards, early) == (extra > 0)

@@ -17,7 +17,9 @@ from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.learning.columns import Rewards, RewardUnits, return_to_their_places
 from kernel_bandits.learning.defaults import SURPRISED_GROWTH, UNKNOWN_NOISE
 from kernel_bandits.learning.fit import KernelLearning
+from kernel_bandits.learning.learners import Learner, Refit
 from kernel_bandits.learning.mixed import MixedModel
+from kernel_bandits.learning.places import Places, ShortList, price_of
 from kernel_bandits.posterior.base import (
     Bound,
     Evaluated,
@@ -29,8 +31,6 @@ from kernel_bandits.posterior.base import (
     Prediction,
 )
 from kernel_bandits.posterior.history import History, rewards_at
-from kernel_bandits.posterior.learners import Learner, Refit
-from kernel_bandits.posterior.places import Places, ShortList, price_of
 from kernel_bandits.values import Rows, evolve, fact
 
 

@@ -28,8 +28,8 @@ from kernel_bandits.learning.defaults import (
     SUSPECT_SHARE,
     TOLERATED_SHIFT,
 )
+from kernel_bandits.learning.noise import NoiseModel, UnequalNoise
 from kernel_bandits.posterior.base import Bound, Evaluated, Evaluation, Posterior, PosteriorAround, Prediction
-from kernel_bandits.posterior.noise import NoiseModel, UnequalNoise
 from kernel_bandits.values import Pending, Rows, evolve, fact
 
 

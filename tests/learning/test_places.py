@@ -9,7 +9,7 @@ import pytest
 import kernel_bandits as kb
 from kernel_bandits.learning.columns import ColumnUnits
 from kernel_bandits.learning.defaults import PLACE_WIDTH, REMEMBERED_PLAYS, SHORT_LIST
-from kernel_bandits.posterior.places import Places, ShortList, price_of
+from kernel_bandits.learning.places import Places, ShortList, price_of
 
 ARMS = np.eye(3)
 

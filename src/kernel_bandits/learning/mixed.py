@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
@@ -62,6 +63,7 @@ class MixedModel:
         is_provisional: whether only level and spread of the rewards were learned.
         evidence: the log evidence of the sample, in nats.
         warp: of the columns that the kernel compares.
+        spread: of the rewards, the largest standard deviation of a sample so far.
         shape: what the rewards of a box show of the settings; ``CURVED`` elsewhere.
     """
 
@@ -75,6 +77,7 @@ class MixedModel:
     is_provisional: bool
     evidence: float
     warp: Warp
+    spread: float
     shape: int = CURVED
 
     @property
@@ -130,6 +133,11 @@ class MixedModel:
         return tuple(relative.tolist())
 
 
+def _by_variable(columns: FloatArray, labels: NDArray[np.intp]) -> FloatArray:
+    """Return the sums of columns (d,) that belong to one variable; nothing where none has a weight of its own."""
+    return np.bincount(labels, columns) if weight_count(labels) else ALIKE
+
+
 def _relative(units: ColumnUnits, lengthscale: float, relevance: FloatArray) -> FloatArray:
     shrink = 1.0 / column_factors(relevance, units.labels)
     return np.where(units.varies, shrink * lengthscale * math.sqrt(units.variables / 12.0), math.inf)
@@ -168,6 +176,8 @@ class MixedObjective:
         self.medians = prior.medians(observations[0])
         self._widths = prior.widths(observations[0], two_valued)
         self.low, self.high = self.medians - prior.reach, self.medians + prior.reach
+        if two_valued:
+            self.low[evidence.NOISE] = self.medians[evidence.NOISE] - defaults.LESS_NOISE
         if observations[0].other_arm is not None:
             self.high[evidence.CONTRAST] = greatest_contrast(arms)
 
@@ -217,6 +227,17 @@ class MixedObjective:
         start[list(absent)] = evidence.ABSENT
         each = np.delete(np.eye(len(start)), list(absent), axis=0)
         return search(self, start, np.concatenate([self.signal, each]), self.low, self.high)
+
+    def scaled(self, parameters: FloatArray) -> list[FloatArray]:
+        """Return θ with all lengthscales shorter and longer: one alone may explain nothing where both would."""
+        scaled = []
+        for power in defaults.START_LENGTHSCALE_POWERS:
+            other = parameters.copy()
+            other[evidence.LENGTH] += power
+            if self.blocks[0].actions is not None:
+                other[evidence.ACTION_LENGTH] += power
+            scaled.append(np.clip(other, self.low, self.high))
+        return scaled
 
     @property
     def signal(self) -> FloatArray:
@@ -314,7 +335,9 @@ class MixedSample:
             measured, columns.of(slice(0, split), dimension), None if before is None else before.contexts, may_bend=arms
         )
         self._actions = None if arms else action_units(actions, columns, None if before is None else before.actions)
-        self._centre, self._spread = float(rewards.mean()), float(rewards.std())
+        self._centre, spread = float(rewards.mean()), float(rewards.std())
+        # a policy that plays what is good sees less and less of the rewards too
+        self._spread = spread if before is None else max(spread, before.spread)
         self._values = np.unique(rewards)
         self._rewards = (rewards - self._centre) / self._spread
         self._observations = Observations(
@@ -365,10 +388,8 @@ class MixedSample:
         shape = CURVED
         if self._in_box:
             shape = box_shape(objective, objective.minimum(min(objective.medians, start, key=objective))[0])
-        found = self._searched(objective, warp, start)
-        if self._may_correlate:
-            found = self._with_correlation(found)
-        found = self._with_relevance(found)
+        found = self._searched(objective, warp, min(objective.scaled(start), key=objective.warped(warp)))
+        found = self._with_structure(found)
         if self._actions is not None and 0 < self._split * int(self._actions.varies.sum()) <= defaults.MOST_MOVES:
             found = self._with_moves(found, before)
         return replace(self._model(found), shape=shape)
@@ -380,62 +401,29 @@ class MixedSample:
         return Warp(np.zeros(weight_count(self._contexts.labels)), np.zeros(actions), np.empty((0, 0)))
 
     def _searched(self, objective: MixedObjective, warp: Warp, start: FloatArray) -> _Place:
-        """Return the best place of a warp that a search from θ finds; in a box with relevance among the parameters."""
-        if self._in_box:
-            return self._searched_in_box(objective, warp, start)
+        """Return the best place of a warp that a search from θ finds."""
         parameters, value = objective.warped(warp).minimum(start)
         return _Place(objective, warp, parameters, value + self._warp_price(warp))
 
-    def _searched_in_box(self, objective: MixedObjective, warp: Warp, start: FloatArray) -> _Place:
-        """Return the best θ and relevance that a search finds.
-
-        Experiments are few, and few settings may matter far more than the others: each has to earn its weight.
-        """
-        count, split = len(start), len(warp.contexts)
-        moving = np.flatnonzero(warp.moves)
-        # moves by powers of e times as large
-        numbers = np.concatenate([warp.contexts, warp.actions, np.zeros(len(moving))])
-        known: dict[bytes, MixedObjective] = {}
-
-        def warped(numbers: FloatArray) -> Warp:
-            moves = warp.moves.copy()
-            moves.flat[moving] *= np.exp(numbers[split + len(warp.actions) :])
-            return Warp(numbers[:split], numbers[split : split + len(warp.actions)], moves)
-
-        def value(both: FloatArray) -> float:
-            of = warped(both[count:])
-            key = of.flat.tobytes()
-            if key not in known:
-                known.clear()
-                known[key] = objective.warped(of)
-            return known[key](both[:count]) + self._warp_price(of)
-
-        reach = np.full(len(numbers), self._prior.reach)
-        directions = np.concatenate(
-            [np.pad(objective.signal, ((0, 0), (0, len(numbers)))), np.eye(count + len(numbers))]
-        )
-        low, high = np.append(objective.low, -reach), np.append(objective.high, reach)
-        start = np.clip(np.append(start, numbers), low, high)
-        best, found = search(value, start, directions, low, high, defaults.BOX_SEARCHED)
-        return _Place(objective, warped(best[count:]), best[:count], found)
-
     def _warp_price(self, warp: Warp) -> float:
-        """Return what a warp has to earn, in nats: ½·log n for each move, and in a box for what is relevant.
+        """Return what a warp has to earn, in nats: ½·log n for each move, and 2·log(ρ/τ) for what is relevant.
 
-        There relevance has a Cauchy prior, which holds what is nearly 0 and asks 2·log(ρ/τ) nats for what leaves: the
-        price of a parameter, not of a distance.
+        Relevance has a Cauchy prior, which holds what is nearly 0 and asks of what leaves the price of a parameter, not
+        of a distance.
         """
-        price = self._price * np.count_nonzero(warp.moves)
-        if self._in_box:
-            relevance = np.concatenate([warp.contexts, warp.actions]) / defaults.RELEVANCE_WIDTH
-            price += float(np.log1p(relevance**2).sum())
-        return price
+        relevance = warp.relevance / defaults.RELEVANCE_WIDTH
+        return self._price * np.count_nonzero(warp.moves) + float(np.log1p(relevance**2).sum())
 
     def _at(self, place: _Place, warp: Warp, parameters: FloatArray | None = None) -> _Place:
         """Return the place of another warp and, if given, another θ."""
         parameters = place.parameters if parameters is None else parameters
         value = place.objective.warped(warp)(parameters) + self._warp_price(warp)
         return _Place(place.objective, warp, parameters, value)
+
+    def _with_structure(self, found: _Place) -> _Place:
+        """Return the place of arms and variables that count as much as the evidence says, with θ searched for again."""
+        better = self._with_relevance(self._with_correlation(found) if self._may_correlate else found)
+        return found if better is found else self._searched(better.objective, better.warp, better.parameters)
 
     def _with_correlation(self, found: _Place) -> _Place:
         """Return the place of correlated arms where the evidence says that they are correlated."""
@@ -448,28 +436,33 @@ class MixedSample:
         best = int(np.argmin(values))
         if not best:
             return found
-        return self._searched(together, found.warp, np.append(found.parameters, contrasts[best]))
+        parameters = np.append(found.parameters, contrasts[best])
+        return _Place(together, found.warp, parameters, values[best] + self._warp_price(found.warp))
 
     def _with_relevance(self, found: _Place) -> _Place:
-        """Return the place of variables that count as much as the function rises and falls in them, if it is better."""
-        if self._in_box:
-            return found
-        before = found
-        for _ in range(defaults.RELEVANCE_ROUNDS):
-            contexts, actions = self._slopes(found)
-            relevance = [self._relevance(contexts, self._contexts, self._observations.contexts), found.warp.actions]
-            if self._actions is not None and actions is not None:
-                columns = self._actions.standardised(self._observations.actions)
-                relevance[1] = self._relevance(actions, self._actions, columns)
-            warps = [
-                replace(found.warp, contexts=power * relevance[0], actions=power * relevance[1])
-                for power in defaults.RELEVANCE_POWERS
-            ]
+        """Return the place of variables that count as much as the evidence says, up its steepest slope."""
+        for _ in range(defaults.RELEVANCE_STEPS):
+            slopes = self._relevance_slopes(found)
+            largest = float(np.abs(slopes).max(initial=0.0))
+            if not (math.isfinite(largest) and largest > 0.0):
+                break
+            warps = [found.warp.moved(size / largest * slopes) for size in defaults.RELEVANCE_SIZES]
             best = min((self._at(found, warp) for warp in warps), key=lambda place: place.value)
-            if not best.value < found.value - defaults.WORTHWHILE_NATS:
+            if not best.value < found.value - defaults.RELEVANCE_NATS:
                 break
             found = best
-        return found if found is before else self._searched(found.objective, found.warp, found.parameters)
+        return found
+
+    def _relevance_slopes(self, place: _Place) -> FloatArray:
+        """Return by how much log evidence and log prior rise with the relevance of each variable."""
+        objective, values = place.objective.warped(place.warp), np.exp(place.parameters)
+        weights = objective.evidence(place.parameters).weights
+        found = [block.relevance_slopes(values, own) for block, own in zip(objective.blocks, weights, strict=True)]
+        slopes = [_by_variable(sum(of_contexts for of_contexts, _ in found), self._contexts.labels)]
+        if self._actions is not None:
+            slopes.append(_by_variable(sum(of_actions for _, of_actions in found), self._actions.labels))
+        relevance = place.warp.relevance
+        return np.concatenate(slopes) - 2.0 * relevance / (defaults.RELEVANCE_WIDTH**2 + relevance**2)
 
     def _with_moves(self, still: _Place, before: MixedModel | None) -> _Place:
         """Return the place of actions that contexts move, if it is better by the price of its moves."""
@@ -493,7 +486,7 @@ class MixedSample:
             best = min((found, *places), key=lambda place: place.value)
             if best is found:
                 break
-            found = self._with_relevance(self._searched(objective, best.warp, best.parameters))
+            found = self._with_structure(self._searched(objective, best.warp, best.parameters))
         return found if found.warp.moves.any() and found.value < still.value else still
 
     def _slopes(self, place: _Place) -> tuple[FloatArray, FloatArray | None]:
@@ -511,21 +504,6 @@ class MixedSample:
                     contexts -= by_action[-1] @ warp.moves
             by_context.append(contexts)
         return np.concatenate(by_context), np.concatenate(by_action) if by_action else None
-
-    def _relevance(self, slopes: FloatArray, units: ColumnUnits, columns: FloatArray) -> FloatArray:
-        """Return ρ by the mean square of the slopes in each variable, shrunk towards 0 while observations are few.
-
-        The diagonal of the average gradient outer product (Radhakrishnan et al. 2024).
-        """
-        if not weight_count(units.labels):
-            return ALIKE
-        squares = np.bincount(units.labels, (slopes**2).sum(axis=0) * columns.var(axis=0))
-        varying = np.unique(units.labels[units.varies])
-        mean = float(squares[varying].mean()) if len(varying) else 0.0
-        if not (math.isfinite(mean) and mean > 0.0):
-            return np.zeros(len(squares))
-        share = len(slopes) / (len(slopes) + len(varying))
-        return 0.5 * np.log(1.0 - share + share * squares / mean)
 
     def _moves(self, place: _Place) -> list[FloatArray]:
         """Return what contexts may move: the slopes in the contexts as multiples of those in the actions.
@@ -620,6 +598,7 @@ class MixedSample:
             self._are_few,
             found.value,
             warp,
+            self._spread,
         )
 
     def _shear(self, warp: Warp) -> Shear | None:

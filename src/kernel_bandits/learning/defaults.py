@@ -73,12 +73,14 @@ STEP_NATS = 0.01
 # Of rewards of two values many are equal, which a function without noise explains better than anything: their noise is
 # at least its prior median less this power of e.
 LESS_NOISE = 1.0
-# Relevance moves up the slope of the evidence, the variable of the largest slope by one of these powers of e,
+# Relevance moves to what the slopes of the function say, not at all, half (as a logarithm) or in full,
+RELEVANCE_POWERS = (0.0, 0.5, 1.0)
+# or up the slope of the evidence, the variable of the largest slope by one of these powers of e,
 RELEVANCE_SIZES = (1.0, 0.4)
 # in at most so many steps that gain so many nats each.
 RELEVANCE_STEPS = 6
-RELEVANCE_NATS = 0.5
-# Its prior is a Cauchy distribution of this scale.
+RELEVANCE_NATS = 2.0
+# In a box its prior is a Cauchy distribution of this scale.
 RELEVANCE_WIDTH = 0.3
 # Described actions have something of their own if they return: from this many plays of each on, on average.
 PLAYS_OF_ONE_ACTION = 2

@@ -406,13 +406,15 @@ class MixedSample:
         return _Place(objective, warp, parameters, value + self._warp_price(warp))
 
     def _warp_price(self, warp: Warp) -> float:
-        """Return what a warp has to earn, in nats: ½·log n for each move, and 2·log(ρ/τ) for what is relevant.
+        """Return what a warp has to earn, in nats: ½·log n for each move, and in a box 2·log(ρ/τ) for what is relevant.
 
-        Relevance has a Cauchy prior, which holds what is nearly 0 and asks of what leaves the price of a parameter, not
-        of a distance.
+        There relevance has a Cauchy prior, which holds what is nearly 0 and asks of what leaves the price of a parameter,
+        not of a distance.
         """
-        relevance = warp.relevance / defaults.RELEVANCE_WIDTH
-        return self._price * np.count_nonzero(warp.moves) + float(np.log1p(relevance**2).sum())
+        price = self._price * np.count_nonzero(warp.moves)
+        if self._in_box:
+            price += float(np.log1p((warp.relevance / defaults.RELEVANCE_WIDTH) ** 2).sum())
+        return price
 
     def _at(self, place: _Place, warp: Warp, parameters: FloatArray | None = None) -> _Place:
         """Return the place of another warp and, if given, another θ."""
@@ -440,18 +442,37 @@ class MixedSample:
         return _Place(together, found.warp, parameters, values[best] + self._warp_price(found.warp))
 
     def _with_relevance(self, found: _Place) -> _Place:
-        """Return the place of variables that count as much as the evidence says, up its steepest slope."""
+        """Return the place of variables that count as much as the evidence says.
+
+        Steps go towards what the slopes of the learned function say, or up the steepest slope of the evidence.
+        """
         for _ in range(defaults.RELEVANCE_STEPS):
-            slopes = self._relevance_slopes(found)
-            largest = float(np.abs(slopes).max(initial=0.0))
-            if not (math.isfinite(largest) and largest > 0.0):
-                break
-            warps = [found.warp.moved(size / largest * slopes) for size in defaults.RELEVANCE_SIZES]
-            best = min((self._at(found, warp) for warp in warps), key=lambda place: place.value)
+            warps = [*self._by_slopes(found), *self._uphill(found)]
+            best = min((self._at(found, warp) for warp in warps), key=lambda place: place.value, default=found)
             if not best.value < found.value - defaults.RELEVANCE_NATS:
                 break
             found = best
         return found
+
+    def _by_slopes(self, place: _Place) -> list[Warp]:
+        """Return warps by which variables count as much as the learned function rises and falls in them."""
+        contexts, actions = self._slopes(place)
+        warp = replace(place.warp, contexts=self._relevance(contexts, self._contexts, self._observations.contexts))
+        if self._actions is not None and actions is not None:
+            columns = self._actions.standardised(self._observations.actions)
+            warp = replace(warp, actions=self._relevance(actions, self._actions, columns))
+        return [
+            replace(warp, contexts=power * warp.contexts, actions=power * warp.actions)
+            for power in defaults.RELEVANCE_POWERS
+        ]
+
+    def _uphill(self, place: _Place) -> list[Warp]:
+        """Return warps along the steepest slope of the evidence."""
+        slopes = self._relevance_slopes(place)
+        largest = float(np.abs(slopes).max(initial=0.0))
+        if not (math.isfinite(largest) and largest > 0.0):
+            return []
+        return [place.warp.moved(size / largest * slopes) for size in defaults.RELEVANCE_SIZES]
 
     def _relevance_slopes(self, place: _Place) -> FloatArray:
         """Return by how much log evidence and log prior rise with the relevance of each variable."""
@@ -461,6 +482,8 @@ class MixedSample:
         slopes = [_by_variable(sum(of_contexts for of_contexts, _ in found), self._contexts.labels)]
         if self._actions is not None:
             slopes.append(_by_variable(sum(of_actions for _, of_actions in found), self._actions.labels))
+        if not self._in_box:
+            return np.concatenate(slopes)
         relevance = place.warp.relevance
         return np.concatenate(slopes) - 2.0 * relevance / (defaults.RELEVANCE_WIDTH**2 + relevance**2)
 
@@ -504,6 +527,21 @@ class MixedSample:
                     contexts -= by_action[-1] @ warp.moves
             by_context.append(contexts)
         return np.concatenate(by_context), np.concatenate(by_action) if by_action else None
+
+    def _relevance(self, slopes: FloatArray, units: ColumnUnits, columns: FloatArray) -> FloatArray:
+        """Return ρ by the mean square of the slopes in each variable, shrunk towards 0 while observations are few.
+
+        The diagonal of the average gradient outer product (Radhakrishnan et al. 2024).
+        """
+        if not weight_count(units.labels):
+            return ALIKE
+        squares = np.bincount(units.labels, (slopes**2).sum(axis=0) * columns.var(axis=0))
+        varying = np.unique(units.labels[units.varies])
+        mean = float(squares[varying].mean()) if len(varying) else 0.0
+        if not (math.isfinite(mean) and mean > 0.0):
+            return np.zeros(len(squares))
+        share = len(slopes) / (len(slopes) + len(varying))
+        return 0.5 * np.log(1.0 - share + share * squares / mean)
 
     def _moves(self, place: _Place) -> list[FloatArray]:
         """Return what contexts may move: the slopes in the contexts as multiples of those in the actions.

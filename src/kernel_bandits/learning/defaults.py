@@ -80,7 +80,9 @@ RELEVANCE_SIZES = (1.0, 0.4)
 # in at most so many steps that gain so many nats each.
 RELEVANCE_STEPS = 6
 RELEVANCE_NATS = 2.0
-# In a box its prior is a Cauchy distribution of this scale.
+# In a box, where experiments are few and evidence costs little, relevance and the other parameters take so many turns.
+BOX_ROUNDS = 3
+# There its prior is a Cauchy distribution of this scale.
 RELEVANCE_WIDTH = 0.3
 # Described actions have something of their own if they return: from this many plays of each on, on average.
 PLAYS_OF_ONE_ACTION = 2

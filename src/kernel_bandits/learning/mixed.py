@@ -388,8 +388,14 @@ class MixedSample:
         shape = CURVED
         if self._in_box:
             shape = box_shape(objective, objective.minimum(min(objective.medians, start, key=objective))[0])
-        found = self._searched(objective, warp, min(objective.scaled(start), key=objective.warped(warp)))
-        found = self._with_structure(found)
+        found = self._searched(objective, warp, start)
+        if self._actions is not None:
+            # a short lengthscale explains noise as well as a noise term does: it has to earn the price of a parameter
+            rough = self._searched(objective, warp, min(objective.scaled(start), key=objective.warped(warp)))
+            found = rough if rough.value < found.value - self._price else found
+        if self._may_correlate:
+            found = self._with_correlation(found)
+        found = self._with_relevance(found)
         if self._actions is not None and 0 < self._split * int(self._actions.varies.sum()) <= defaults.MOST_MOVES:
             found = self._with_moves(found, before)
         return replace(self._model(found), shape=shape)
@@ -406,10 +412,10 @@ class MixedSample:
         return _Place(objective, warp, parameters, value + self._warp_price(warp))
 
     def _warp_price(self, warp: Warp) -> float:
-        """Return what a warp has to earn, in nats: ½·log n for each move, and in a box 2·log(ρ/τ) for what is relevant.
+        """Return what a warp has to earn, in nats: ½·log n for each move, and in a box for what is relevant.
 
-        There relevance has a Cauchy prior, which holds what is nearly 0 and asks of what leaves the price of a parameter,
-        not of a distance.
+        There relevance has a Cauchy prior, which holds what is nearly 0 and asks 2·log(ρ/τ) nats for what leaves: the
+        price of a parameter, not of a distance.
         """
         price = self._price * np.count_nonzero(warp.moves)
         if self._in_box:
@@ -422,11 +428,6 @@ class MixedSample:
         value = place.objective.warped(warp)(parameters) + self._warp_price(warp)
         return _Place(place.objective, warp, parameters, value)
 
-    def _with_structure(self, found: _Place) -> _Place:
-        """Return the place of arms and variables that count as much as the evidence says, with θ searched for again."""
-        better = self._with_relevance(self._with_correlation(found) if self._may_correlate else found)
-        return found if better is found else self._searched(better.objective, better.warp, better.parameters)
-
     def _with_correlation(self, found: _Place) -> _Place:
         """Return the place of correlated arms where the evidence says that they are correlated."""
         together = self._objective([self._all_arms], self._observations.arm_count)
@@ -438,13 +439,21 @@ class MixedSample:
         best = int(np.argmin(values))
         if not best:
             return found
-        parameters = np.append(found.parameters, contrasts[best])
-        return _Place(together, found.warp, parameters, values[best] + self._warp_price(found.warp))
+        return self._searched(together, found.warp, np.append(found.parameters, contrasts[best]))
 
     def _with_relevance(self, found: _Place) -> _Place:
-        """Return the place of variables that count as much as the evidence says.
+        """Return the place of variables that count as much as the evidence says, and θ searched for again."""
+        for _ in range(defaults.BOX_ROUNDS if self._in_box else 1):
+            better = self._climbed(found)
+            if better is found:
+                break
+            found = self._searched(better.objective, better.warp, better.parameters)
+        return found
 
-        Steps go towards what the slopes of the learned function say, or up the steepest slope of the evidence.
+    def _climbed(self, found: _Place) -> _Place:
+        """Return a place of other relevance, if there is a better one.
+
+        Steps go to what the slopes of the learned function say, or up the steepest slope of the evidence.
         """
         for _ in range(defaults.RELEVANCE_STEPS):
             warps = [*self._by_slopes(found), *self._uphill(found)]
@@ -509,8 +518,22 @@ class MixedSample:
             best = min((found, *places), key=lambda place: place.value)
             if best is found:
                 break
-            found = self._with_structure(self._searched(objective, best.warp, best.parameters))
+            best = self._resized(best)
+            found = self._with_relevance(self._searched(objective, best.warp, best.parameters))
         return found if found.warp.moves.any() and found.value < still.value else still
+
+    def _resized(self, place: _Place) -> _Place:
+        """Return the place of moves that are each smaller or larger, if it is better."""
+        moving = np.flatnonzero(place.warp.moves)
+
+        def resized(powers: FloatArray) -> _Place:
+            moves = place.warp.moves.copy()
+            moves.flat[moving] *= np.exp(powers)
+            return self._at(place, replace(place.warp, moves=moves))
+
+        reach = np.ones(len(moving))
+        best, _ = search(lambda powers: resized(powers).value, 0.0 * reach, np.eye(len(moving)), -reach, reach)
+        return resized(best)
 
     def _slopes(self, place: _Place) -> tuple[FloatArray, FloatArray | None]:
         """Return the slopes of the learned function in standardised contexts and actions, at each observation."""
@@ -563,7 +586,11 @@ class MixedSample:
         sizes = np.sort(effects, axis=None)[::-1]
         counts = [2**power for power in range(math.ceil(math.log2(moves.size)) + 1)]
         largest = [np.where(effects >= sizes[min(count, moves.size) - 1], moves, 0.0) for count in counts]
-        return [0.0 * moves, *(factor * some for some in largest for factor in defaults.MOVE_FACTORS)]
+        larger = [factor * some for some in largest for factor in defaults.MOVE_FACTORS]
+        found = place.warp.moves
+        # what was found stays, or is measured again
+        kept = [np.where(found == 0.0, some, found) for some in larger] if found.any() else []
+        return [0.0 * moves, *larger, *kept]
 
     def _objective(self, observations: list[Block], arms: int = 0) -> MixedObjective:
         prior = self._prior

@@ -194,19 +194,6 @@ def test_many_equal_rewards_of_two_values_are_not_taken_for_certain():
     assert model.noise >= 0.999 * median * math.exp(-LESS_NOISE) * rewards.var()
 
 
-def test_the_spread_of_rewards_is_the_largest_so_far():
-    """A policy that plays what is good sees few others."""
-    generator = np.random.default_rng(0)
-    points = np.hstack([generator.normal(size=(100, 4)), np.eye(2)[generator.integers(2, size=100)]])
-    many, few = (generator.random(100) < 0.5).astype(float), (np.arange(100) > 2).astype(float)
-    before = MixedSample(points, many, Columns(4), True, None).fit(None)
-    assert before.spread == many.std()
-    assert MixedSample(points, few, Columns(4), True, before).fit(before).spread == many.std()
-    assert MixedSample(points, 3.0 * many, Columns(4), True, before).fit(before).spread == pytest.approx(
-        3.0 * many.std()
-    )
-
-
 def test_the_bonus_of_two_valued_rewards_is_what_may_be_hoped_for():
     """A mean of 5.5 between 5 and 7 with σ = ½: success has the value c + σ²/(c − lower), 1·σ above the mean."""
     generator = np.random.default_rng(0)

@@ -50,6 +50,11 @@ class Warp:
     moves: FloatArray
 
     @property
+    def flat(self) -> FloatArray:
+        """All of it in one row."""
+        return np.concatenate([self.contexts, self.actions, self.moves.ravel()])
+
+    @property
     def relevance(self) -> FloatArray:
         """ρ and ρ' in one row."""
         return np.concatenate([self.contexts, self.actions])

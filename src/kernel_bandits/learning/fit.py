@@ -88,6 +88,7 @@ def search(
     directions: FloatArray,
     low: FloatArray,
     high: FloatArray,
+    effort: int = defaults.SEARCHED,
 ) -> tuple[FloatArray, float]:
     """Return the best parameters of a search on a grid, and their value.
 
@@ -100,8 +101,9 @@ def search(
         directions: shape (k, p).
         low: lower bounds.
         high: upper bounds.
+        effort: how often the objective is asked for each direction.
     """
-    best, value, left = start, objective(start), defaults.SEARCHED * len(directions)
+    best, value, left = start, objective(start), effort * len(directions)
     signs = np.ones(len(directions))
     for step in defaults.SEARCH_STEPS:
         number = stale = 0

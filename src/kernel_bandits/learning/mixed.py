@@ -63,7 +63,6 @@ class MixedModel:
         is_provisional: whether only level and spread of the rewards were learned.
         evidence: the log evidence of the sample, in nats.
         warp: of the columns that the kernel compares.
-        spread: of the rewards, the largest standard deviation of a sample so far.
         shape: what the rewards of a box show of the settings; ``CURVED`` elsewhere.
     """
 
@@ -77,7 +76,6 @@ class MixedModel:
     is_provisional: bool
     evidence: float
     warp: Warp
-    spread: float
     shape: int = CURVED
 
     @property
@@ -335,9 +333,7 @@ class MixedSample:
             measured, columns.of(slice(0, split), dimension), None if before is None else before.contexts, may_bend=arms
         )
         self._actions = None if arms else action_units(actions, columns, None if before is None else before.actions)
-        self._centre, spread = float(rewards.mean()), float(rewards.std())
-        # a policy that plays what is good sees less and less of the rewards too
-        self._spread = spread if before is None else max(spread, before.spread)
+        self._centre, self._spread = float(rewards.mean()), float(rewards.std())
         self._values = np.unique(rewards)
         self._rewards = (rewards - self._centre) / self._spread
         self._observations = Observations(
@@ -389,7 +385,7 @@ class MixedSample:
         if self._in_box:
             shape = box_shape(objective, objective.minimum(min(objective.medians, start, key=objective))[0])
         found = self._searched(objective, warp, start)
-        if self._actions is not None:
+        if self._actions is not None and not self._in_box:
             # a short lengthscale explains noise as well as a noise term does: it has to earn the price of a parameter
             rough = self._searched(objective, warp, min(objective.scaled(start), key=objective.warped(warp)))
             found = rough if rough.value < found.value - self._price else found
@@ -407,9 +403,44 @@ class MixedSample:
         return Warp(np.zeros(weight_count(self._contexts.labels)), np.zeros(actions), np.empty((0, 0)))
 
     def _searched(self, objective: MixedObjective, warp: Warp, start: FloatArray) -> _Place:
-        """Return the best place of a warp that a search from θ finds."""
+        """Return the best place of a warp that a search from θ finds; in a box with relevance among the parameters."""
+        if self._in_box:
+            return self._searched_in_box(objective, warp, start)
         parameters, value = objective.warped(warp).minimum(start)
         return _Place(objective, warp, parameters, value + self._warp_price(warp))
+
+    def _searched_in_box(self, objective: MixedObjective, warp: Warp, start: FloatArray) -> _Place:
+        """Return the best θ and relevance that a search finds.
+
+        Experiments are few, and few settings may matter far more than the others: each has to earn its weight.
+        """
+        count, split = len(start), len(warp.contexts)
+        moving = np.flatnonzero(warp.moves)
+        # moves by powers of e times as large
+        numbers = np.concatenate([warp.contexts, warp.actions, np.zeros(len(moving))])
+        known: dict[bytes, MixedObjective] = {}
+
+        def warped(numbers: FloatArray) -> Warp:
+            moves = warp.moves.copy()
+            moves.flat[moving] *= np.exp(numbers[split + len(warp.actions) :])
+            return Warp(numbers[:split], numbers[split : split + len(warp.actions)], moves)
+
+        def value(both: FloatArray) -> float:
+            of = warped(both[count:])
+            key = of.flat.tobytes()
+            if key not in known:
+                known.clear()
+                known[key] = objective.warped(of)
+            return known[key](both[:count]) + self._warp_price(of)
+
+        reach = np.full(len(numbers), self._prior.reach)
+        directions = np.concatenate(
+            [np.pad(objective.signal, ((0, 0), (0, len(numbers)))), np.eye(count + len(numbers))]
+        )
+        low, high = np.append(objective.low, -reach), np.append(objective.high, reach)
+        start = np.clip(np.append(start, numbers), low, high)
+        best, found = search(value, start, directions, low, high, defaults.BOX_SEARCHED)
+        return _Place(objective, warped(best[count:]), best[:count], found)
 
     def _warp_price(self, warp: Warp) -> float:
         """Return what a warp has to earn, in nats: ½·log n for each move, and in a box for what is relevant.
@@ -442,59 +473,60 @@ class MixedSample:
         return self._searched(together, found.warp, np.append(found.parameters, contrasts[best]))
 
     def _with_relevance(self, found: _Place) -> _Place:
-        """Return the place of variables that count as much as the evidence says, and θ searched for again."""
-        for _ in range(defaults.BOX_ROUNDS if self._in_box else 1):
-            better = self._climbed(found)
-            if better is found:
-                break
-            found = self._searched(better.objective, better.warp, better.parameters)
-        return found
+        """Return the place of variables that count as much as the function rises and falls in them, if it is better.
 
-    def _climbed(self, found: _Place) -> _Place:
-        """Return a place of other relevance, if there is a better one.
-
-        Steps go to what the slopes of the learned function say, or up the steepest slope of the evidence.
+        And of what the evidence itself asks for, if that gains more than as many weights would by chance.
         """
-        for _ in range(defaults.RELEVANCE_STEPS):
-            warps = [*self._by_slopes(found), *self._uphill(found)]
-            best = min((self._at(found, warp) for warp in warps), key=lambda place: place.value, default=found)
-            if not best.value < found.value - defaults.RELEVANCE_NATS:
+        if self._in_box:
+            return found
+        before = found
+        for _ in range(defaults.RELEVANCE_ROUNDS):
+            best = min((self._at(found, warp) for warp in self._by_slopes(found)), key=lambda place: place.value)
+            if not best.value < found.value - defaults.WORTHWHILE_NATS:
                 break
             found = best
-        return found
+        found = self._uphill(found)
+        return found if found is before else self._searched(found.objective, found.warp, found.parameters)
 
     def _by_slopes(self, place: _Place) -> list[Warp]:
         """Return warps by which variables count as much as the learned function rises and falls in them."""
         contexts, actions = self._slopes(place)
-        warp = replace(place.warp, contexts=self._relevance(contexts, self._contexts, self._observations.contexts))
+        relevance = [self._relevance(contexts, self._contexts, self._observations.contexts), place.warp.actions]
         if self._actions is not None and actions is not None:
             columns = self._actions.standardised(self._observations.actions)
-            warp = replace(warp, actions=self._relevance(actions, self._actions, columns))
+            relevance[1] = self._relevance(actions, self._actions, columns)
         return [
-            replace(warp, contexts=power * warp.contexts, actions=power * warp.actions)
+            replace(place.warp, contexts=power * relevance[0], actions=power * relevance[1])
             for power in defaults.RELEVANCE_POWERS
         ]
 
-    def _uphill(self, place: _Place) -> list[Warp]:
-        """Return warps along the steepest slope of the evidence."""
-        slopes = self._relevance_slopes(place)
-        largest = float(np.abs(slopes).max(initial=0.0))
-        if not (math.isfinite(largest) and largest > 0.0):
-            return []
-        return [place.warp.moved(size / largest * slopes) for size in defaults.RELEVANCE_SIZES]
+    def _uphill(self, start: _Place) -> _Place:
+        """Return the place of relevance up the steepest slope of the evidence, if it is better than by chance.
+
+        d weights that are fitted to noise gain d/2 nats on average.
+        """
+        found = start
+        for _ in range(defaults.UPHILL_STEPS):
+            slopes = self._relevance_slopes(found)
+            largest = float(np.abs(slopes).max(initial=0.0))
+            if not (math.isfinite(largest) and largest > 0.0):
+                break
+            warps = [found.warp.moved(size / largest * slopes) for size in defaults.UPHILL_SIZES]
+            best = min((self._at(found, warp) for warp in warps), key=lambda place: place.value)
+            if not best.value < found.value - defaults.UPHILL_NATS:
+                break
+            found = best
+        return found if found.value < start.value - 0.5 * len(start.warp.relevance) else start
 
     def _relevance_slopes(self, place: _Place) -> FloatArray:
-        """Return by how much log evidence and log prior rise with the relevance of each variable."""
+        """Return by how much the log evidence rises with the relevance of each variable."""
         objective, values = place.objective.warped(place.warp), np.exp(place.parameters)
         weights = objective.evidence(place.parameters).weights
         found = [block.relevance_slopes(values, own) for block, own in zip(objective.blocks, weights, strict=True)]
         slopes = [_by_variable(sum(of_contexts for of_contexts, _ in found), self._contexts.labels)]
         if self._actions is not None:
             slopes.append(_by_variable(sum(of_actions for _, of_actions in found), self._actions.labels))
-        if not self._in_box:
-            return np.concatenate(slopes)
-        relevance = place.warp.relevance
-        return np.concatenate(slopes) - 2.0 * relevance / (defaults.RELEVANCE_WIDTH**2 + relevance**2)
+        return np.concatenate(slopes)
 
     def _with_moves(self, still: _Place, before: MixedModel | None) -> _Place:
         """Return the place of actions that contexts move, if it is better by the price of its moves."""
@@ -518,22 +550,8 @@ class MixedSample:
             best = min((found, *places), key=lambda place: place.value)
             if best is found:
                 break
-            best = self._resized(best)
             found = self._with_relevance(self._searched(objective, best.warp, best.parameters))
         return found if found.warp.moves.any() and found.value < still.value else still
-
-    def _resized(self, place: _Place) -> _Place:
-        """Return the place of moves that are each smaller or larger, if it is better."""
-        moving = np.flatnonzero(place.warp.moves)
-
-        def resized(powers: FloatArray) -> _Place:
-            moves = place.warp.moves.copy()
-            moves.flat[moving] *= np.exp(powers)
-            return self._at(place, replace(place.warp, moves=moves))
-
-        reach = np.ones(len(moving))
-        best, _ = search(lambda powers: resized(powers).value, 0.0 * reach, np.eye(len(moving)), -reach, reach)
-        return resized(best)
 
     def _slopes(self, place: _Place) -> tuple[FloatArray, FloatArray | None]:
         """Return the slopes of the learned function in standardised contexts and actions, at each observation."""
@@ -586,11 +604,7 @@ class MixedSample:
         sizes = np.sort(effects, axis=None)[::-1]
         counts = [2**power for power in range(math.ceil(math.log2(moves.size)) + 1)]
         largest = [np.where(effects >= sizes[min(count, moves.size) - 1], moves, 0.0) for count in counts]
-        larger = [factor * some for some in largest for factor in defaults.MOVE_FACTORS]
-        found = place.warp.moves
-        # what was found stays, or is measured again
-        kept = [np.where(found == 0.0, some, found) for some in larger] if found.any() else []
-        return [0.0 * moves, *larger, *kept]
+        return [0.0 * moves, *(factor * some for some in largest for factor in defaults.MOVE_FACTORS)]
 
     def _objective(self, observations: list[Block], arms: int = 0) -> MixedObjective:
         prior = self._prior
@@ -663,7 +677,6 @@ class MixedSample:
             self._are_few,
             found.value,
             warp,
-            self._spread,
         )
 
     def _shear(self, warp: Warp) -> Shear | None:

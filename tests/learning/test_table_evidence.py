@@ -129,13 +129,10 @@ def test_slopes_are_those_of_the_learned_function(kind):
 def test_slopes_in_relevance_are_those_of_the_evidence(kind):
     """By differences of the log evidence at its best mean."""
     theta, _, _, block, warp = warped(kind)
-    # what an action has of its own does not depend on relevance
     here = block.warped(warp)
     weights = log_evidence(theta, [here], mean_precision=1.0).weights[0]
-    of_contexts, of_actions = here.relevance_slopes(np.exp(theta), weights)
-    found = np.bincount(block.contexts.labels, of_contexts)
-    if of_actions is not None:
-        found = np.append(found, of_actions)
+    of_contexts, of_actions = np.split(here.relevance_slopes(np.exp(theta), weights), [3])
+    found = np.append(np.bincount(block.contexts.labels, of_contexts), of_actions)
     step = 1e-5
     values = [
         [log_evidence(theta, [block.warped(warp.moved(sign * each))], 1.0).value for sign in (1.0, -1.0)]

@@ -196,8 +196,8 @@ class Block:
         numbers = values[ACTION_LINEAR], values[ACTION_SMOOTH], values[ACTION_LENGTH]
         return of_contexts, self.actions.slopes(unpack(context, size) * weights, *numbers)
 
-    def relevance_slopes(self, values: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray | None]:
-        """Return by how much the log evidence rises with the logarithm of each column of contexts, and of actions.
+    def relevance_slopes(self, values: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return by how much the log evidence rises with the logarithm of each column of contexts, then of actions.
 
         All but what is linear in decorrelated contexts, which are not warped.
 
@@ -212,12 +212,12 @@ class Block:
         context, action = self.factors(values)
         by_context = by_covariance if action is None else by_covariance * unpack(action, size)
         slopes = self.contexts.slopes(by_context, values[LINEAR], values[SMOOTH], values[LENGTH])
-        of_contexts = (slopes * self.contexts.columns).sum(axis=0)
+        of_contexts: FloatArray = (slopes * self.contexts.columns).sum(axis=0)
         if self.actions is None:
-            return of_contexts, None
+            return of_contexts
         numbers = values[ACTION_LINEAR], values[ACTION_SMOOTH], values[ACTION_LENGTH]
         slopes = self.actions.slopes(by_covariance * unpack(context, size), *numbers)
-        return of_contexts, (slopes * self.actions.columns).sum(axis=0)
+        return np.concatenate([of_contexts, (slopes * self.actions.columns).sum(axis=0)])
 
     def decorrelated_slopes(self, values: FloatArray, weights: FloatArray) -> FloatArray:
         """Return what the decorrelated linear part adds to ∂f/∂x, in columns that are not warped."""

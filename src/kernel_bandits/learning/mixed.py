@@ -133,7 +133,7 @@ class MixedModel:
 
 def _by_variable(columns: FloatArray, labels: NDArray[np.intp]) -> FloatArray:
     """Return the sums of columns (d,) that belong to one variable; nothing where none has a weight of its own."""
-    return np.bincount(labels, columns) if weight_count(labels) else ALIKE
+    return np.bincount(labels, columns).astype(np.float64) if weight_count(labels) else ALIKE
 
 
 def _relative(units: ColumnUnits, lengthscale: float, relevance: FloatArray) -> FloatArray:
@@ -523,10 +523,11 @@ class MixedSample:
         objective, values = place.objective.warped(place.warp), np.exp(place.parameters)
         weights = objective.evidence(place.parameters).weights
         found = [block.relevance_slopes(values, own) for block, own in zip(objective.blocks, weights, strict=True)]
-        slopes = [_by_variable(sum(of_contexts for of_contexts, _ in found), self._contexts.labels)]
-        if self._actions is not None:
-            slopes.append(_by_variable(sum(of_actions for _, of_actions in found), self._actions.labels))
-        return np.concatenate(slopes)
+        columns, split = np.sum(found, axis=0), self._split
+        slopes = _by_variable(columns[:split], self._contexts.labels)
+        if self._actions is None:
+            return slopes
+        return np.concatenate([slopes, _by_variable(columns[split:], self._actions.labels)])
 
     def _with_moves(self, still: _Place, before: MixedModel | None) -> _Place:
         """Return the place of actions that contexts move, if it is better by the price of its moves."""

@@ -226,17 +226,6 @@ class MixedObjective:
         each = np.delete(np.eye(len(start)), list(absent), axis=0)
         return search(self, start, np.concatenate([self.signal, each]), self.low, self.high)
 
-    def scaled(self, parameters: FloatArray) -> list[FloatArray]:
-        """Return θ with all lengthscales shorter and longer: one alone may explain nothing where both would."""
-        scaled = []
-        for power in defaults.START_LENGTHSCALE_POWERS:
-            other = parameters.copy()
-            other[evidence.LENGTH] += power
-            if self.blocks[0].actions is not None:
-                other[evidence.ACTION_LENGTH] += power
-            scaled.append(np.clip(other, self.low, self.high))
-        return scaled
-
     @property
     def signal(self) -> FloatArray:
         """Directions in which all parts grow together, and at the expense of noise, shape (2, p)."""
@@ -385,10 +374,6 @@ class MixedSample:
         if self._in_box:
             shape = box_shape(objective, objective.minimum(min(objective.medians, start, key=objective))[0])
         found = self._searched(objective, warp, start)
-        if self._actions is not None and not self._in_box:
-            # a short lengthscale explains noise as well as a noise term does: it has to earn the price of a parameter
-            rough = self._searched(objective, warp, min(objective.scaled(start), key=objective.warped(warp)))
-            found = rough if rough.value < found.value - self._price else found
         if self._may_correlate:
             found = self._with_correlation(found)
         found = self._with_relevance(found)

@@ -13,7 +13,7 @@ from ctypes import CDLL
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy
@@ -22,7 +22,6 @@ from scipy.linalg import blas, lapack
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
-from kernel_bandits.values import Rows, copied, evolve
 
 # OpenBLAS computes products of up to this many multiplications, and matrix-vector products of up to this many entries,
 # in the calling thread; for these NumPy is equally fast and has less overhead.
@@ -35,6 +34,7 @@ MIRROR_ROWS = 128
 _BELOW_DIAGONAL = np.tri(MIRROR_ROWS, k=-1, dtype=bool)
 # An array, since NumPy converts a Python 0.0 at every call.
 ZERO = np.zeros(())
+_NO_COLUMNS, _NO_SIGNS = np.empty((0, 0)), np.empty(0)
 
 
 def appended_to(vector: FloatArray, value: float) -> FloatArray:
@@ -256,25 +256,24 @@ def largest_eigenvalue(symmetric: FloatArray) -> float:
     return float(np.linalg.eigvalsh(symmetric).max(initial=0.0))
 
 
-# A symmetric matrix that gains a row and a column now and then, as a value: what is new waits beside it and joins in
-# blocks, so that it is copied once for tens of further rows, and not for each. What waits stands in Rows, which values
-# that grew from the same one share. Rows are as long as the matrix may get until they join: zeros follow.
-
-# So many rows wait for a matrix of so many times their number, within these limits: products with them then cost about
-# as much as the copies that they save.
+# Matrices that gain a row and a column now and then, as values: what is new waits beside the matrix in a narrow block
+# of columns and joins it once there are so many, so that the matrix is copied once for tens of further rows. With a
+# sixteenth of its size products cost about as much as the copies that they save.
 WAITING_SHARE, FEWEST_WAITING, MOST_WAITING = 16, 16, 64
 
 
-def waiting_rows(size: int) -> int:
-    """Return how many rows may wait beside a matrix of this size."""
-    return min(max(size // WAITING_SHARE, FEWEST_WAITING), MOST_WAITING)
+def is_crowded(waiting: FloatArray) -> bool:
+    """Return whether what waits beside a matrix, shape (n, k), is to join it."""
+    size, count = waiting.shape
+    return count >= min(max(size // WAITING_SHARE, FEWEST_WAITING), MOST_WAITING)
 
 
-def padded(rows: FloatArray, width: int) -> FloatArray:
-    """Return rows (…, n) of this length, zeros behind."""
-    wide = np.zeros((*rows.shape[:-1], width))
-    wide[..., : rows.shape[-1]] = rows
-    return wide
+def with_column(block: FloatArray, column: FloatArray) -> FloatArray:
+    """Return a block (k, r) with a further column (n,), n ≥ k; zeros stand below the others."""
+    rows, count = block.shape
+    wider = np.empty((len(column), count + 1))
+    wider[:rows, :count], wider[rows:, :count], wider[:, count] = block, 0.0, column
+    return wider
 
 
 class Symmetric:
@@ -288,11 +287,18 @@ class Symmetric:
 
     __slots__ = ("_corner", "_matrix", "_signs", "_terms", "size")
 
-    def __init__(self, matrix: FloatArray, corner: float) -> None:
+    def __init__(
+        self,
+        matrix: FloatArray,
+        corner: float,
+        size: int | None = None,
+        terms: FloatArray = _NO_COLUMNS,
+        signs: FloatArray = _NO_SIGNS,
+    ) -> None:
         self._matrix, self._corner = matrix, corner
-        self.size: int = len(matrix)
-        # the vectors v, zeros behind, and their signs
-        self._terms = self._signs = Rows()
+        self.size: int = len(matrix) if size is None else size
+        # the vectors v, shape (k, r) with k ≤ n and zeros behind, and their signs (r,)
+        self._terms, self._signs = terms, signs
 
     @property
     def matrix(self) -> FloatArray:
@@ -302,83 +308,76 @@ class Symmetric:
     @property
     def trace(self) -> float:
         """The trace of S."""
-        trace = float(np.trace(self._matrix)) + self._corner * (self.size - len(self._matrix))
-        if self._terms.size:
-            trace += float(self._signs.tail @ np.vecdot(self._terms.tail, self._terms.tail))
-        return trace
+        known = float(np.trace(self._matrix)) + self._corner * (self.size - len(self._matrix))
+        return known + float(np.square(self._terms).sum(axis=0) @ self._signs)
 
-    def bordered(self) -> Self:
+    def bordered(self) -> Symmetric:
         """Return [[S, 0], [0, c]]."""
-        has_room = not self._terms.size or self.size < self._terms.tail.shape[1]
-        known = self if has_room else self.settled()
-        return evolve(known, size=self.size + 1)
+        return Symmetric(self._matrix, self._corner, self.size + 1, self._terms, self._signs)
 
-    def plus(self, vector: FloatArray, sign: float) -> Self:
+    def plus(self, vector: FloatArray, sign: float) -> Symmetric:
         """Return S ± vvᵀ for a sign of ±1."""
-        terms, signs, size = self._terms, self._signs, self.size
-        if not terms.size:
-            if len(self._matrix) == size and sign < 0.0:
-                after = copied(self)
-                after._matrix = minus_outer(self._matrix, vector)
-                return after
-            length = waiting_rows(size)
-            terms, signs = Rows(length, width=size + length), Rows(length)
-        after = evolve(self, _terms=terms.appended(vector), _signs=signs.appended(sign))
-        return after.settled() if after._terms.size == terms.length else after
+        if not len(self._signs) and len(self._matrix) == self.size and sign < 0.0:
+            return Symmetric(minus_outer(self._matrix, vector), self._corner)
+        terms, signs = with_column(self._terms, vector), appended_to(self._signs, sign)
+        after = Symmetric(self._matrix, self._corner, self.size, terms, signs)
+        return after.settled() if is_crowded(terms) else after
 
-    def settled(self) -> Self:
+    def settled(self) -> Symmetric:
         """Return the same with nothing that waits."""
-        size, known = self.size, len(self._matrix)
-        if known == size and not self._terms.size:
+        size, known, terms = self.size, len(self._matrix), self._terms
+        if known == size and not len(self._signs):
             return self
         matrix = np.zeros((size, size))
         matrix[:known, :known] = self._matrix
         matrix.flat[known * (size + 1) :: size + 1] = self._corner
-        if self._terms.size:
-            for sign in (-1.0, 1.0):
-                add_gram(matrix, self._terms.tail[self._signs.tail == sign, :size], sign)
-        return type(self)(matrix, self._corner)
+        for sign in (-1.0, 1.0):
+            rows = np.zeros((int((self._signs == sign).sum()), size))
+            rows[:, : len(terms)] = terms[:, self._signs == sign].T
+            add_gram(matrix, rows, sign)
+        return Symmetric(matrix, self._corner)
 
     def times(self, rows: FloatArray) -> FloatArray:
         """Return rows·S."""
-        known, terms = len(self._matrix), self._terms.tail
+        known, terms = len(self._matrix), self._terms
         if known == self.size:
             product = times(rows, self._matrix)
         else:
             product = self._corner * rows
             product[:, :known] = times(rows[:, :known].copy(), self._matrix)
-        if len(terms):
-            # Σ ± (rows·v)vᵀ
-            inner = times_transpose(padded(rows, terms.shape[1]), terms)
-            inner *= self._signs.tail
-            product += times(inner, terms)[:, : self.size]
+        if len(self._signs):
+            reach = len(terms)
+            inner = times(np.ascontiguousarray(rows[:, :reach]), terms)
+            inner *= self._signs
+            product[:, :reach] += times_transpose(inner, terms)
         return product
 
     def times_vector(self, vector: FloatArray) -> FloatArray:
         """Return S·v."""
-        known, terms = len(self._matrix), self._terms.tail
+        known, terms = len(self._matrix), self._terms
         if known == self.size:
             product = symmetric_times_vector(self._matrix, vector)
         else:
             product = self._corner * vector
             product[:known] = symmetric_times_vector(self._matrix, vector[:known])
-        if len(terms):
-            inner = times_vector(terms, padded(vector, terms.shape[1]))
-            product += transpose_times_vector(terms, self._signs.tail * inner)[: self.size]
+        if len(self._signs):
+            reach = len(terms)
+            inner = transpose_times_vector(terms, vector[:reach])
+            product[:reach] += times_vector(terms, self._signs * inner)
         return product
 
     def quadratic_forms(self, rows: FloatArray) -> FloatArray:
         """Return vᵀSv for each row v."""
-        known, terms = len(self._matrix), self._terms.tail
+        known, terms = len(self._matrix), self._terms
         if known == self.size:
             forms = quadratic_forms(rows, self._matrix)
         else:
             behind = rows[:, known:]
             forms = quadratic_forms(rows[:, :known].copy(), self._matrix)
             forms += self._corner * np.vecdot(behind, behind)
-        if len(terms):
-            inner = times_transpose(padded(rows, terms.shape[1]), terms)
-            forms += np.square(inner, out=inner).dot(self._signs.tail)
+        if len(self._signs):
+            inner = times(np.ascontiguousarray(rows[:, : len(terms)]), terms)
+            forms += np.square(inner, out=inner).dot(self._signs)
         return forms
 
 

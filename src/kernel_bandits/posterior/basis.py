@@ -64,121 +64,36 @@ class Coordinates(NamedTuple):
     prior_variance: FloatArray
 
 
-class InverseFactor:
-    """J = L⁻¹ for a lower-triangular L that gains rows: products with J, and solutions with L.
-
-    The older rows of J are one triangle, for triangular products; the newer ones follow in a narrow block and join it
-    now and then. A row of J is solved for with L and not computed from the rows before it: what rounding leaves of
-    JL − I then grows with the condition of L, and not with its square from row to row.
-
-    Attributes:
-        size: n.
-    """
-
-    __slots__ = ("_lower", "_newer", "_older", "size")
-
-    def __init__(self, upper: FloatArray | None = None, lower: FloatArray | None = None) -> None:
-        # Jᵀ; L is packed, row by row
-        self._older = np.empty((0, 0)) if upper is None else upper
-        self.size: int = len(self._older)
-        packed = [] if lower is None else [lower[row, : row + 1] for row in range(self.size)]
-        self._lower = Rows.of(np.concatenate([np.empty(0), *packed]), max(1, self.size * (self.size + 1) // 2))
-        self._newer = Rows(linalg.FEWEST_WAITING)
-
-    @property
-    def upper(self) -> FloatArray:
-        """Jᵀ, shape (n, n); a fresh array where something waits. Not to be changed."""
-        return self.settled()._older
-
-    def settled(self) -> Self:
-        """Return the same with nothing that waits."""
-        if not self._newer.size:
-            return self
-        known = len(self._older)
-        upper = np.zeros((self.size, self.size))
-        upper[:known, :known] = self._older
-        upper[:, known:] = self._newer.tail[:, : self.size].T
-        return evolve(self, _older=upper, _newer=Rows(linalg.FEWEST_WAITING))
-
-    def last_rows(self, count: int) -> FloatArray:
-        """Return the last rows of J, shape (count, n)."""
-        if count <= self._newer.size:
-            return self._newer.tail[self._newer.size - count :, : self.size]
-        return self.upper[:, self.size - count :].T
-
-    def times(self, rows: FloatArray) -> FloatArray:
-        """Return rows·Jᵀ; may overwrite ``rows``."""
-        if not self._newer.size:
-            return linalg.times_upper(rows, self._older)
-        known, newer = len(self._older), self._newer.tail
-        product = np.empty_like(rows)
-        product[:, known:] = linalg.times_transpose(linalg.padded(rows, newer.shape[1]), newer)
-        product[:, :known] = linalg.times_upper(rows[:, :known].copy(), self._older)
-        return product
-
-    def times_transpose(self, rows: FloatArray) -> FloatArray:
-        """Return rows·J; may overwrite ``rows``."""
-        if not self._newer.size:
-            return linalg.times_upper_transpose(rows, self._older)
-        known, newer = len(self._older), self._newer.tail
-        product = linalg.times(rows[:, known:].copy(), newer)[:, : self.size]
-        product[:, :known] += linalg.times_upper_transpose(rows[:, :known].copy(), self._older)
-        return product
-
-    def transpose_times_vector(self, vector: FloatArray) -> FloatArray:
-        """Return Jᵀv."""
-        if not self._newer.size:
-            return linalg.upper_times_vector(self._older, vector)
-        known, newer = len(self._older), self._newer.tail
-        product = linalg.transpose_times_vector(newer, vector[known:])[: self.size]
-        product[:known] += linalg.upper_times_vector(self._older, vector[:known])
-        return product
-
-    def solve(self, column: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return φ = L⁻¹k and r = −L⁻ᵀφ."""
-        # the rows of L are the columns of the upper triangle that Fortran sees
-        features = blas.dtpsv(self.size, self._lower.tail, column, trans=1)
-        return features, blas.dtpsv(self.size, self._lower.tail, -features)
-
-    def bordered(self, features: FloatArray, coefficients: FloatArray, pivot: float) -> Self:
-        """Return J for [[L, 0], [φᵀ, l]], given r = −L⁻ᵀφ: its further row is [rᵀ, 1]/l."""
-        size, newer, lower = self.size, self._newer, self._lower
-        if lower.size + size + 1 > lower.length:
-            lower = Rows.of(lower.array, int(ROOM * (lower.size + size + 1)))
-        if not newer.size:
-            length = linalg.waiting_rows(size)
-            newer = Rows(length, width=size + length)
-        after = evolve(
-            self,
-            size=size + 1,
-            _newer=newer.appended(linalg.appended_to(coefficients / pivot, 1.0 / pivot)),
-            _lower=lower.extended(linalg.appended_to(features, pivot)),
-        )
-        return after.settled() if after._newer.size == newer.length else after
+_EMPTY = np.empty((0, 0))
 
 
 class AnchorBasis:
     """φ(s) = J k_Z(s) with J = L⁻¹ and LLᵀ = K_ZZ: orthonormal coordinates in the span of the anchors.
 
-    Never changed in place: whoever keeps one keeps the coordinates of its moment. The anchors Z have shape (m, d).
+    Never changed in place: whoever keeps one keeps the coordinates of its moment. The older rows of J are one triangle,
+    for triangular products; the newer ones wait beside it. A row of J is solved for with L and not computed from the
+    rows before it: what rounding leaves of JL − I then grows with the condition of L, and not with its square.
+
+    Attributes:
+        anchors: Z, shape (m, d).
     """
 
-    __slots__ = ("_owns_gram", "anchors", "kernel", "regularization", "whitening")
-    anchors: FloatArray
-    kernel: KernelLike
-    regularization: float
-    whitening: InverseFactor
+    __slots__ = ("_lower", "_newer", "_older", "_owns_gram", "anchors", "kernel", "regularization")
 
     def __init__(
         self,
         kernel: KernelLike,
         regularization: float,
-        anchors: FloatArray | None = None,
-        whitening: InverseFactor | None = None,
+        anchors: FloatArray = _EMPTY,
+        upper: FloatArray = _EMPTY,
+        lower: FloatArray = _EMPTY,
     ) -> None:
         self.kernel, self.regularization = kernel, regularization
-        self.anchors = np.empty((0, 0)) if anchors is None else anchors
-        self.whitening = InverseFactor() if whitening is None else whitening
+        self.anchors = anchors
+        # the first columns of Jᵀ, square, and the others (m, r); L, packed row by row
+        self._older, self._newer = upper, _EMPTY
+        packed = [np.empty(0), *(lower[row, : row + 1] for row in range(len(lower)))]
+        self._lower = Rows.of(np.concatenate(packed), max(1, sum(map(len, packed))))
         self._owns_gram = type(kernel).__module__.startswith(KERNELS)
 
     @classmethod
@@ -202,15 +117,15 @@ class AnchorBasis:
         share = mean_residual / largest if largest > 0.0 else 0.0
         least = float(least_direction(largest, regularization)) / largest if largest > 0.0 else 0.0
         kept, upper, lower = linalg.independent_rows(gram, least, share, limit)
-        return cls(kernel, regularization, candidates[kept], InverseFactor(upper, lower))
+        return cls(kernel, regularization, candidates[kept], upper, lower)
 
     def __len__(self) -> int:
         return len(self.anchors)
 
     @property
     def factor(self) -> FloatArray:
-        """Jᵀ, shape (m, m): products with it from the right run along rows of memory."""
-        return self.whitening.upper
+        """Jᵀ, shape (m, m); a fresh array where something waits. Not to be changed."""
+        return self.settled()._older
 
     def sections_in(self, context: FloatArray) -> Sections | None:
         """Return the kernel between actions in one context (d_x,) and the anchors; None where nothing is gained."""
@@ -232,24 +147,40 @@ class AnchorBasis:
 
     def __call__(self, points: FloatArray) -> Coordinates:
         """Return the coordinates of points (A, d)."""
-        prior = self.kernel.diag(points)
-        return Coordinates(*self.coordinates(self.gram(points), prior), prior)
+        return self.coordinates(self.gram(points), self.kernel.diag(points))
 
-    def coordinates(self, gram: FloatArray, prior: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return φ and the residual of points from their :meth:`gram`, which is overwritten, and k(s, s)."""
+    def coordinates(self, gram: FloatArray, prior: FloatArray) -> Coordinates:
+        """Return the coordinates of points from their :meth:`gram`, which may be overwritten, and k(s, s)."""
         # φ = J k_Z(s), one row each
-        features = self.whitening.times(gram)
+        known = len(self._older)
+        if known == len(self.anchors):
+            features = linalg.times_upper(gram, self._older)
+        else:
+            features = np.empty_like(gram)
+            features[:, known:] = linalg.times(gram, self._newer)
+            features[:, :known] = linalg.times_upper(gram[:, :known].copy(), self._older)
         # residual = k(s, s) − ‖φ‖², the squared distance of k(s, ·) to the span of the anchors
-        return features, np.maximum(prior - np.vecdot(features, features), linalg.ZERO)
+        residual = np.maximum(prior - np.vecdot(features, features), linalg.ZERO)
+        return Coordinates(features, residual, prior)
 
     def weights(self, vector: FloatArray) -> FloatArray:
         """Jᵀv: the function vᵀφ is Σ_j [Jᵀv]_j·k(·, z_j)."""
-        return self.whitening.transpose_times_vector(vector)
+        known = len(self._older)
+        weights = np.zeros(len(self.anchors))
+        weights[:known] = linalg.upper_times_vector(self._older, vector[:known])
+        if known < len(weights):
+            weights += linalg.times_vector(self._newer, vector[known:])
+        return weights
 
     def pulled_back(self, by_features: FloatArray) -> FloatArray:
-        """Return the slopes by k_Z(s) of what has these slopes (A, m) by φ(s), which are overwritten."""
+        """Return the slopes by k_Z(s) of what has these slopes (A, m) by φ(s), which may be overwritten."""
         # dφ = J dk_Z
-        return self.whitening.times_transpose(by_features)
+        known = len(self._older)
+        if known == len(self.anchors):
+            return linalg.times_upper_transpose(by_features, self._older)
+        slopes = linalg.times_transpose(by_features[:, known:].copy(), self._newer)
+        slopes[:, :known] += linalg.times_upper_transpose(by_features[:, :known].copy(), self._older)
+        return slopes
 
     def with_anchor(self, point: FloatArray, features: FloatArray) -> tuple[Self, float] | None:
         """Return the basis with one more anchor z, given φ(z), and l²; None if z adds nothing to their span.
@@ -267,16 +198,29 @@ class AnchorBasis:
         coefficients = features
         if len(features) and not square <= least:
             # a step of Cholesky: φ = L⁻¹k_Z(z), l² = k(z, z) − ‖φ‖² and r = −L⁻ᵀφ
-            features, coefficients = self.whitening.solve(column[:-1])
+            # the rows of L are the columns of the upper triangle that Fortran sees
+            features = blas.dtpsv(len(features), self._lower.tail, column[:-1], trans=1)
+            coefficients = blas.dtpsv(len(features), self._lower.tail, -features)
             square = prior - float(features.dot(features))
             require_finite_between_points(self.kernel, square)
         if not square > least:
             return None
-        return evolve(grown, whitening=self.whitening.bordered(features, coefficients, math.sqrt(square))), square
+        # the further row of J is [rᵀ, 1]/l, and that of L is [φᵀ, l]
+        pivot, lower = math.sqrt(square), self._lower
+        if lower.size + len(extended) > lower.length:
+            lower = Rows.of(lower.array, int(ROOM * (lower.size + len(extended))))
+        grown._lower = lower.extended(linalg.appended_to(features, pivot))
+        grown._newer = linalg.with_column(self._newer, linalg.appended_to(coefficients / pivot, 1.0 / pivot))
+        return grown.settled() if linalg.is_crowded(grown._newer) else grown, square
 
     def settled(self) -> Self:
-        """Return the same basis, whose coordinates are computed fastest where no anchor comes any more."""
-        return evolve(self, whitening=self.whitening.settled())
+        """Return the same basis with nothing that waits, which is fastest where no anchor comes any more."""
+        known, size = len(self._older), len(self.anchors)
+        if known == size:
+            return self
+        upper = np.zeros((size, size))
+        upper[:known, :known], upper[:, known:] = self._older, self._newer
+        return evolve(self, _older=upper, _newer=_EMPTY)
 
     def project(self, blocks: Iterable[Outside], since: Sequence[int]) -> Mass | None:
         """Return the past in the coordinates of the last q anchors; None if there are no blocks.
@@ -287,7 +231,9 @@ class AnchorBasis:
         already.
         """
         size, further = len(self.anchors), len(since)
-        added, newest = np.asarray(since), self.whitening.last_rows(further)
+        added, known = np.asarray(since), len(self._older)
+        # the last rows of J
+        newest = (self._newer if further <= size - known else self.factor)[:, -further:].T
         gram_sum, square, moment = np.zeros((size, further)), np.zeros((further, further)), np.zeros(further)
         rows, is_empty = max(1, BLOCK_BYTES // (8 * size)), True
         for block in blocks:
@@ -295,20 +241,20 @@ class AnchorBasis:
                 some = slice(start, start + rows)
                 points, counts, order = block.points[some], block.counts[some], block.order[some]
                 # anchors that were there before the first of these points know them all
-                known = int(np.searchsorted(added, order[0], side="right"))
-                if known == further:
+                first = int(np.searchsorted(added, order[0], side="right"))
+                if first == further:
                     break
                 is_empty = False
                 gram = self.kernel(points, self.anchors)
-                coordinates = linalg.times_transpose(gram, np.ascontiguousarray(newest[known:]))
-                if order[-1] >= added[known]:
-                    coordinates *= order[:, None] < added[known:]
+                coordinates = linalg.times_transpose(gram, np.ascontiguousarray(newest[first:]))
+                if order[-1] >= added[first]:
+                    coordinates *= order[:, None] < added[first:]
                 weighted = counts[:, None] * coordinates
-                gram_sum[:, known:] += linalg.transpose_times(gram, weighted)
-                square[known:, known:] += linalg.transpose_times(coordinates, weighted)
-                moment[known:] += block.rewards[some] @ coordinates
+                gram_sum[:, first:] += linalg.transpose_times(gram, weighted)
+                square[first:, first:] += linalg.transpose_times(coordinates, weighted)
+                moment[first:] += block.rewards[some] @ coordinates
         if is_empty:
             return None
         require_finite_between_points(self.kernel, square, moment)
         # Σ φcᵀ = J Σ k_Z cᵀ
-        return Mass(self.whitening.times(np.ascontiguousarray(gram_sum.T)).T, square, moment)
+        return Mass(self.coordinates(np.ascontiguousarray(gram_sum.T), np.zeros(further)).features.T, square, moment)

@@ -166,7 +166,7 @@ class NystromPosterior(RegressionPosterior):
 
     def evaluate_gram(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
         """Evaluate points whose k(points, anchors) (A, m) and k(s, s) (A,) are known; the former is overwritten."""
-        features, residual = self.basis.coordinates(gram, prior)
+        features, residual, _ = self.basis.coordinates(gram, prior)
         mean = linalg.times_vector(features, self.regression.weights)
         # std² = λσ² = residual + λ·φᵀPφ
         explained = self.with_pending.inverse.quadratic_forms(features)
@@ -201,7 +201,7 @@ class NystromPosterior(RegressionPosterior):
             # mean = Σ_j k(s, z_j)·[Jᵀw]_j
             return basis.anchors.copy(), gram[0] * basis.weights(regression.weights), None
         # mean = Σ_i r_i·φ(s_i)ᵀPφ(s) with φ(s_i)ᵀPφ(s) = k_Z(s_i)ᵀJᵀPφ(s)
-        features = basis.whitening.times(gram)[0]
+        features = basis.coordinates(gram.copy(), np.zeros(1)).features[0]
         coefficients = basis.weights(regression.inverse.times_vector(features))
         values, rewards = [np.empty(0)], [np.empty(0)]
         for points, counts, sums in self.history.blocks():

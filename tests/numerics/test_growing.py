@@ -134,11 +134,9 @@ def test_bases_that_grow_from_one_are_values(seed, size, further):
     branches = [common, common]
     for row in range(size, size + further):
         branches = [extended(branch, row + place) for branch, place in zip(branches, (0, further), strict=True)]
-    for branch, own in zip(
-        [*branches, common], [numbers[: size + further], np.r_[:size, size + further :], numbers[:size]], strict=True
-    ):
-        gram = common.kernel.gram[np.ix_(own[: len(branch)], own[: len(branch)])]
-        assert_inverse(branch, np.linalg.cholesky(gram), generator)
+    ends = [numbers[: size + further], np.delete(numbers, np.s_[size : size + further]), numbers[:size]]
+    for branch, own in zip([*branches, common], ends, strict=True):
+        assert_inverse(branch, np.linalg.cholesky(common.kernel.gram[np.ix_(own, own)]), generator)
 
 
 def test_rows_are_solved_for_as_accurately_as_the_condition_allows():

@@ -5,7 +5,7 @@ Everything beyond needs no more of a basis than its coordinates, the gradient th
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -17,7 +17,7 @@ from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, require_gram
 from kernel_bandits.kernels.base import Sections, with_defaults
 from kernel_bandits.numerics import linalg
-from kernel_bandits.posterior.history import Outside
+from kernel_bandits.posterior.history import Block
 from kernel_bandits.posterior.ridge import Mass
 from kernel_bandits.values import Rows, evolve
 
@@ -222,39 +222,29 @@ class AnchorBasis:
         upper[:known, :known], upper[:, known:] = self._older, self._newer
         return evolve(self, _older=upper, _newer=_EMPTY)
 
-    def project(self, blocks: Iterable[Outside], since: Sequence[int]) -> Mass | None:
-        """Return the past in the coordinates of the last q anchors; None if there are no blocks.
+    def project(self, blocks: Iterable[Block], further: int = 1) -> Mass | None:
+        """Return observations in the coordinates of the last q anchors, to which they were added; None for none.
 
         Φ(s_i) = J k_Z(s_i), O(t·m), kernel recomputed block by block.
-
-        ``since`` is how many observations came before each of the last q anchors; later ones count in its coordinate
-        already.
         """
-        size, further = len(self.anchors), len(since)
-        added, known = np.asarray(since), len(self._older)
+        size, known = len(self.anchors), len(self._older)
         # the last rows of J
-        newest = (self._newer if further <= size - known else self.factor)[:, -further:].T
+        newest = (self._newer if further <= size - known else self.factor)[:, -further:].T.copy()
         gram_sum, square, moment = np.zeros((size, further)), np.zeros((further, further)), np.zeros(further)
         rows, is_empty = max(1, BLOCK_BYTES // (8 * size)), True
-        for block in blocks:
-            for start in range(0, len(block.points), rows):
+        for points, counts, rewards in blocks:
+            is_empty = False
+            for start in range(0, len(points), rows):
                 some = slice(start, start + rows)
-                points, counts, order = block.points[some], block.counts[some], block.order[some]
-                # anchors that were there before the first of these points know them all
-                first = int(np.searchsorted(added, order[0], side="right"))
-                if first == further:
-                    break
-                is_empty = False
-                gram = self.kernel(points, self.anchors)
-                coordinates = linalg.times_transpose(gram, np.ascontiguousarray(newest[first:]))
-                if order[-1] >= added[first]:
-                    coordinates *= order[:, None] < added[first:]
-                weighted = counts[:, None] * coordinates
-                gram_sum[:, first:] += linalg.transpose_times(gram, weighted)
-                square[first:, first:] += linalg.transpose_times(coordinates, weighted)
-                moment[first:] += block.rewards[some] @ coordinates
+                gram = self.kernel(points[some], self.anchors)
+                coordinates = linalg.times_transpose(gram, newest)
+                weighted = counts[some, None] * coordinates
+                gram_sum += linalg.transpose_times(gram, weighted)
+                square += linalg.transpose_times(coordinates, weighted)
+                moment += rewards[some] @ coordinates
         if is_empty:
             return None
         require_finite_between_points(self.kernel, square, moment)
         # Σ φcᵀ = J Σ k_Z cᵀ
-        return Mass(self.coordinates(np.ascontiguousarray(gram_sum.T), np.zeros(further)).features.T, square, moment)
+        crossed = self.coordinates(np.ascontiguousarray(gram_sum.T), np.zeros(further)).features
+        return Mass(crossed.T, square, moment)

@@ -6,7 +6,7 @@ From top to bottom: the posterior, upper bounds in one context, whole logs and h
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple, Self
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, as_points, as_positive, is_finite
-from kernel_bandits.dictionaries.base import Candidate, DictionaryRule, PlayedPoints, as_rule
+from kernel_bandits.dictionaries.base import Candidate, Dictionary, DictionaryRule, PlayedPoints, as_rule
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import KernelLike, as_kernel, kernel_gradient, require_columns
 from kernel_bandits.kernels.base import Sections
@@ -36,11 +36,10 @@ from kernel_bandits.posterior.basis import (
     require_finite_between_points,
     require_resolution,
 )
-from kernel_bandits.posterior.history import BLOCK_ROWS, History, Outside
+from kernel_bandits.posterior.history import BLOCK_ROWS, Block, History
 from kernel_bandits.posterior.ridge import (
     FEWEST_TOGETHER,
     RECENT_ROWS,
-    Deferred,
     Mass,
     RidgeRegression,
     batch_rows,
@@ -265,7 +264,7 @@ class NystromPosterior(RegressionPosterior):
     ) -> Self:
         if len(points) > 1:
             if weights is None and not self.awaited:
-                return _LogLearning(self).learned(points, rewards)
+                return self._learned_log(points, rewards)
             posterior = self
             for row in range(len(points)):
                 one = slice(row, row + 1)
@@ -320,14 +319,14 @@ class NystromPosterior(RegressionPosterior):
         """
         # the kernel between anchors and history, in products of a millisecond or so
         with factorisation_threads(len(self.basis)):
-            grown = self._with_direction(candidate)
+            grown = _with_direction(self.basis, candidate)
             if grown is None:
                 return None
             basis, candidate, features, residual = grown
-            mass = basis.project(() if self.history is None else self.history.outside(), [self.round_index])
+            mass = basis.project(() if self.history is None else self.history.outside())
             regression = with_pending = self.regression.bordered(mass)
             if self.with_pending is not self.regression:
-                awaited = basis.project(self._awaited_outside(), [len(self.awaited)])
+                awaited = basis.project(self._awaited_outside())
                 both = [each for each in (mass, awaited) if each is not None]
                 total = Mass(*(sum(parts, np.zeros(())) for parts in zip(*both, strict=True))) if both else None
                 with_pending = self.with_pending.bordered(total)
@@ -335,36 +334,147 @@ class NystromPosterior(RegressionPosterior):
         after = evolve(self, basis=basis, regression=regression, with_pending=with_pending, residual_trace=trace)
         return after, candidate, features, residual
 
-    def _with_direction(self, candidate: Candidate) -> tuple[AnchorBasis, Candidate, FloatArray, float] | None:
-        """Return the basis with one more anchor, and the point in it; None if it adds no direction."""
-        grown = self.basis.with_anchor(candidate.point, candidate.features)
-        if grown is None:
-            return None
-        basis, square = grown
-        features = linalg.appended_to(candidate.features, math.sqrt(square))
-        residual = max(float(candidate.residual) - square, 0.0)
-        return basis, candidate._replace(residual=square), features, residual
+    def _learned_log(self, points: FloatArray, rewards: FloatArray) -> Self:
+        """Return it with a log in order, many observations by one matrix product where that changes nothing."""
+        dictionary = self.dictionary
+        draws_by_points = dictionary.leverage_regularization is not None and not dictionary.uses_variance
+        if draws_by_points and self.history is not None and len(points) > len(self.basis):
+            return self._learned_at_once(self.history, points, rewards)
 
-    def _awaited_outside(self) -> list[Outside]:
+        def quietly(posterior: Self, rows: slice) -> tuple[Self, int]:
+            block, quiet, dictionary = posterior._seen(posterior.basis, posterior.dictionary, points[rows])
+            if not quiet:
+                return posterior, 0
+            some = slice(rows.start, rows.start + quiet)
+            regression, history = posterior.regression.learned_many(block.features[:quiet], rewards[some]), self.history
+            if posterior.history is not None:
+                history = posterior.history.extended(points[some], rewards[some])
+            after = evolve(
+                posterior,
+                regression=regression,
+                with_pending=regression,
+                dictionary=dictionary,
+                dimension=points.shape[1],
+                history=history,
+                residual_trace=posterior.residual_trace + float(np.sum(block.residual[:quiet])),
+                round_index=posterior.round_index + quiet,
+            )
+            return after, quiet
+
+        def one(posterior: Self, row: int) -> Self:
+            return posterior.learned(points[row : row + 1], rewards[row : row + 1])
+
+        return self._in_blocks(len(points), batch_rows(len(self.basis)), quietly, one)
+
+    def _in_blocks(
+        self,
+        count: int,
+        most: int,
+        quietly: Callable[[Self, slice], tuple[Self, int]],
+        one: Callable[[Self, int], Self],
+    ) -> Self:
+        """Go through so many points in blocks of those that leave the anchors alone, and single ones between them.
+
+        Args:
+            count: of the points.
+            most: points of a block.
+            quietly: takes the leading points of a block together, and returns how many they were.
+            one: takes a single point.
+        """
+        posterior, start, window = self, 0, most
+        while start < count:
+            stop = min(start + window, count)
+            posterior, quiet = quietly(posterior, slice(start, stop))
+            start += quiet
+            if start < stop:
+                posterior, start = one(posterior, start), start + 1
+            # points behind one that changes the dictionary are evaluated in vain: aim at the gap between two
+            window = min(max(2 * (quiet + 1), FEWEST_TOGETHER), most)
+        return posterior
+
+    @np.errstate(invalid="ignore", over="ignore")
+    def _seen(
+        self, basis: AnchorBasis, dictionary: Dictionary, points: FloatArray
+    ) -> tuple[Candidate, int, Dictionary]:
+        """Show points (n, d) to a dictionary.
+
+        Return them as candidates, how many of the first leave the anchors alone, and the dictionary after these.
+        """
+        features, residual, prior = basis(points)
+        if not is_finite(features) or not is_finite(residual):
+            raise InputError(f"kernel: {self.kernel!r} returned values that are not finite in the log.")
+        require_resolution(self.kernel, float(prior.max()), self.regularization)
+        variance = np.zeros(len(points))
+        if dictionary.uses_variance:
+            # φᵀPφ of each point after the ones before it; σ² = residual/λ + φᵀPφ
+            factor = sequential_factor(features, self.with_pending.inverse.times(features))
+            variance = residual / self.regularization + (np.diagonal(factor) ** 2 - 1.0)
+        block = Candidate(points, basis.anchors, features, residual, prior, variance)
+        return block, *dictionary.after_block(block, residual <= least_direction(prior, self.regularization))
+
+    def _learned_at_once(self, history: History, points: FloatArray, rewards: FloatArray) -> Self:
+        """Return it with a log whose anchors are drawn first, which rules that look at points alone can do without P.
+
+        The past of all of them is then computed in one pass, and P once.
+        """
+        basis, dictionary, anchors = self.basis, self.dictionary, list[int]()
+        start, window = 0, FEWEST_TOGETHER
+        while start < len(points):
+            block, quiet, dictionary = self._seen(basis, dictionary, points[start : start + window])
+            start += quiet
+            if quiet < len(block.point):
+                own = [np.asarray(field)[quiet] for field in (block.features, block.residual, block.prior_variance)]
+                candidate = Candidate(points[start], basis.anchors, *own, variance=0.0)
+                proposal = dictionary.propose(candidate)
+                with factorisation_threads(len(basis)):
+                    grown = _with_direction(basis, candidate) if proposal.draw else None
+                if grown is not None:
+                    basis, candidate = grown[:2]
+                    anchors.append(start)
+                dictionary, start = dictionary.after(candidate, proposal, grown is not None), start + 1
+            window = min(2 * (quiet + 1), batch_rows(len(basis)))
+        basis, known, size = basis.settled(), len(self.basis), len(basis)
+        # Σ φφᵀ and Σ rφ of what was learned before, and of the log
+        second_moment, moment, residual_trace = np.zeros((size, size)), np.zeros(size), self.residual_trace
+        second_moment[:known, :known], moment[:known] = self.regression.sums()
+        mass = basis.project(history.outside(), len(anchors)) if anchors else None
+        if mass is not None:
+            second_moment[:, known:], second_moment[known:], moment[known:] = mass.cross, mass.cross.T, mass.moment
+            residual_trace = max(residual_trace - float(np.trace(mass.square)), 0.0)
+        for start in range(0, len(points), BLOCK_ROWS):
+            some = slice(start, start + BLOCK_ROWS)
+            features, residual, _ = basis(points[some])
+            linalg.add_gram(second_moment, features, 1.0)
+            moment += linalg.transpose_times_vector(features, rewards[some])
+            residual_trace += float(residual.sum())
+        regression = self.regression.loaded(second_moment, moment)
+        return evolve(
+            self,
+            basis=basis,
+            dictionary=dictionary,
+            history=history.extended(points, rewards, anchors=anchors),
+            regression=regression,
+            with_pending=regression,
+            residual_trace=residual_trace,
+            round_index=self.round_index + len(points),
+            dimension=points.shape[1],
+        )
+
+    def _awaited_outside(self) -> list[Block]:
         """Awaited points that are no anchors as a block of the history, where a further direction finds them."""
         points = [awaited.point for awaited in self.awaited.values() if not awaited.is_anchor]
         if self.history is None or not points:
             return []
-        return [Outside(np.array(points), np.ones(len(points)), np.zeros(len(points)), np.arange(len(points)))]
+        return [(np.array(points), np.ones(len(points)), np.zeros(len(points)))]
 
     def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Evaluated | None = None) -> Self:
-        posterior, start, window = self, 0, len(keys)
-        while start < len(keys):
-            some = slice(start, start + min(window, MOST_AWAITED))
-            posterior, done = posterior._awaiting_quietly(keys[some], points[some])
-            start += done
-            if done < len(keys[some]):
-                # this one changes the dictionary, or there are few
-                posterior = posterior._awaiting_one(keys[start], points[start].copy(), evaluated)
-                start += 1
-            # points behind one that changes the dictionary are evaluated in vain: aim at the gap between two
-            window = max(2 * (done + 1), FEWEST_TOGETHER)
-        return posterior
+        def quietly(posterior: Self, rows: slice) -> tuple[Self, int]:
+            return posterior._awaiting_quietly(keys[rows], points[rows])
+
+        def one(posterior: Self, row: int) -> Self:
+            return posterior._awaiting_one(keys[row], points[row].copy(), evaluated)
+
+        return self._in_blocks(len(keys), MOST_AWAITED, quietly, one)
 
     def _awaiting_one(self, key: int, point: FloatArray, evaluated: Evaluated | None) -> Self:
         after, features, residual, is_anchor, resample = self._shown(point, evaluated)
@@ -381,12 +491,12 @@ class NystromPosterior(RegressionPosterior):
 
     def _awaiting_quietly(self, keys: Sequence[int], points: FloatArray) -> tuple[Self, int]:
         """Return the posterior that awaits the leading points that leave the anchors alone, and how many they are."""
-        dictionary = self.dictionary
-        if len(keys) < FEWEST_TOGETHER or not len(self.basis) or dictionary.uses_variance:
+        if len(keys) < FEWEST_TOGETHER or not len(self.basis) or self.dictionary.uses_variance:
             return self, 0
-        features, residual, quiet, dictionary = _LogLearning(self).absorbed(points)
+        block, quiet, dictionary = self._seen(self.basis, self.dictionary, points)
         if not quiet:
             return self, 0
+        features, residual = block.features, np.asarray(block.residual)
         # copies, since a row of an array keeps all of it
         kept = islice(zip(keys, points, features, residual.tolist(), strict=True), quiet)
         awaited = {key: Awaited(row.copy(), own.copy(), left) for key, row, own, left in kept}
@@ -563,6 +673,22 @@ class NystromPosterior(RegressionPosterior):
         )
 
 
+def _with_direction(
+    basis: AnchorBasis, candidate: Candidate
+) -> tuple[AnchorBasis, Candidate, FloatArray, float] | None:
+    """Return a basis with one more anchor, and the point in it; None if it adds no direction.
+
+    The point comes as a candidate whose residual is the length of the direction, its φ, and what is left of it.
+    """
+    grown = basis.with_anchor(candidate.point, candidate.features)
+    if grown is None:
+        return None
+    basis, square = grown
+    features = linalg.appended_to(candidate.features, math.sqrt(square))
+    residual = max(float(candidate.residual) - square, 0.0)
+    return basis, candidate._replace(residual=square), features, residual
+
+
 class _AnchoredBound(Bound):
     """The bound of a projected posterior in one context.
 
@@ -598,124 +724,6 @@ FIRST_RESIDUAL = 0.1
 # Anchors are chosen from at most this many candidates, whose Gram matrix has 32 MB, in at most this many passes over
 # at most this many observations; one pass over all of them follows.
 MOST_CANDIDATES, MOST_PASSES, MOST_OBSERVATIONS = 2048, 25, 4096
-# Where nothing is known about how often the dictionary changes, a log is absorbed in blocks of this many rows first.
-FIRST_BATCH_ROWS = 16
-
-
-class _LogLearning:
-    """Learns a log in order, many observations by one matrix product where that changes nothing.
-
-    A dictionary that does without P lets anchors come in without their past, which follows for all in one pass; P is
-    then computed anew, which a short log is not worth.
-
-    Args:
-        posterior: to begin with; it awaits nothing.
-    """
-
-    def __init__(self, posterior: NystromPosterior) -> None:
-        self._posterior = posterior
-        self._begin(posterior)
-
-    def _begin(self, posterior: NystromPosterior) -> None:
-        self._basis, self._dictionary, self._history = posterior.basis, posterior.dictionary, posterior.history
-        self._trace, self._count = posterior.residual_trace, posterior.round_index
-        self._waiting = Deferred(posterior.regression)
-        # how many observations came before each anchor that does not know its past yet
-        self._since: list[int] = []
-
-    @np.errstate(invalid="ignore", over="ignore")
-    def learned(self, points: FloatArray, rewards: FloatArray) -> Any:
-        """Return the posterior with points (n, d) and rewards (n,)."""
-        is_deferred = not self._dictionary.uses_variance and len(points) > len(self._basis)
-        start, count = 0, FIRST_BATCH_ROWS
-        while start < len(points):
-            quiet = self._learn_quiet(points[start : start + count], rewards[start : start + count])
-            start += quiet
-            if quiet < count and start < len(points):
-                if not (is_deferred and self._learn_deferred(points[start], rewards.item(start))):
-                    one = slice(start, start + 1)
-                    self._begin(self._completed(points.shape[1]).learned(points[one], rewards[one]))
-                start += 1
-            # Rows behind a point that changes the dictionary are evaluated in vain: aim at the gap between two.
-            count = min(2 * (quiet + 1), batch_rows(len(self._basis)))
-        return self._completed(points.shape[1])
-
-    def absorbed(self, points: FloatArray) -> tuple[FloatArray, FloatArray, int, Any]:
-        """Show points (n, d) to the dictionary.
-
-        Return φ (n, m), residuals (n,), how many leave the anchors alone, and the dictionary after these.
-        """
-        ridge, kernel = self._posterior.regularization, self._posterior.kernel
-        features, residual, prior = self._basis(points)
-        if not is_finite(features) or not is_finite(residual):
-            raise InputError(f"kernel: {kernel!r} returned values that are not finite in the log.")
-        require_resolution(kernel, float(prior.max()), ridge)
-        variance = np.zeros(len(points))
-        if self._dictionary.uses_variance:
-            solved = self._waiting.learned().inverse.times(features)
-            # φᵀPφ of each point after the ones before it; σ² = residual/λ + φᵀPφ
-            explained = np.diagonal(sequential_factor(features, solved)) ** 2 - 1.0
-            variance = residual / ridge + explained
-        block = Candidate(points, self._basis.anchors, features, residual, prior, variance)
-        quiet, dictionary = self._dictionary.after_block(block, residual <= least_direction(prior, ridge))
-        return features, residual, quiet, dictionary
-
-    def _learn_quiet(self, points: FloatArray, rewards: FloatArray) -> int:
-        """Learn the leading points that leave the anchors alone; return how many they were."""
-        features, residual, quiet, self._dictionary = self.absorbed(points)
-        if quiet:
-            self._waiting.add(features[:quiet], rewards[:quiet])
-            self._trace += float(residual[:quiet].sum())
-            self._count += quiet
-            if self._history is not None:
-                self._history = self._history.extended(points[:quiet], rewards[:quiet])
-        return quiet
-
-    def _learn_deferred(self, point: FloatArray, reward: float) -> bool:
-        """Learn a point that may become an anchor, without P; False, and nothing done, if the dictionary resamples."""
-        features, residual, prior = self._basis(point[None, :])
-        candidate = Candidate(point, self._basis.anchors, features[0], residual.item(0), prior.item(0), 0.0)
-        proposal = self._dictionary.propose(candidate)
-        if proposal.resample:
-            return False
-        own, left, appended = candidate.features, float(candidate.residual), False
-        if proposal.draw:
-            with factorisation_threads(len(self._basis)):
-                grown = evolve(self._posterior, basis=self._basis)._with_direction(candidate)
-            if grown is not None:
-                self._basis, candidate, own, left = grown
-                appended = True
-                if self._history is not None:
-                    self._since.append(self._count)
-        self._waiting.add(own[None, :], np.array([reward]))
-        self._dictionary = self._dictionary.after(candidate, proposal, appended)
-        self._trace += left
-        self._count += 1
-        if self._history is not None:
-            self._history = self._history.appended(point, reward, 1.0, appended)
-        return True
-
-    def _completed(self, dimension: int) -> NystromPosterior:
-        """Return the posterior with all that was learned so far, and the past of its anchors."""
-        if self._since:
-            assert self._history is not None
-            mass = self._basis.project(self._history.outside(), self._since)
-            if mass is not None:
-                self._waiting.add_mass(mass)
-                self._trace = max(self._trace - float(np.trace(mass.square)), 0.0)
-            self._since = []
-        regression = self._waiting.learned()
-        return evolve(
-            self._posterior,
-            basis=self._basis,
-            dictionary=self._dictionary,
-            history=self._history,
-            regression=regression,
-            with_pending=regression,
-            residual_trace=self._trace,
-            round_index=self._count,
-            dimension=dimension,
-        )
 
 
 def _carried(

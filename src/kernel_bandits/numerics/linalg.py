@@ -13,7 +13,7 @@ from ctypes import CDLL
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy
@@ -22,6 +22,7 @@ from scipy.linalg import blas, lapack
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
+from kernel_bandits.values import copied
 
 # OpenBLAS computes products of up to this many multiplications, and matrix-vector products of up to this many entries,
 # in the calling thread; for these NumPy is equally fast and has less overhead.
@@ -34,7 +35,6 @@ MIRROR_ROWS = 128
 _BELOW_DIAGONAL = np.tri(MIRROR_ROWS, k=-1, dtype=bool)
 # An array, since NumPy converts a Python 0.0 at every call.
 ZERO = np.zeros(())
-_NO_COLUMNS, _NO_SIGNS = np.empty((0, 0)), np.empty(0)
 
 
 def appended_to(vector: FloatArray, value: float) -> FloatArray:
@@ -259,21 +259,7 @@ def largest_eigenvalue(symmetric: FloatArray) -> float:
 # Matrices that gain a row and a column now and then, as values: what is new waits beside the matrix in a narrow block
 # of columns and joins it once there are so many, so that the matrix is copied once for tens of further rows. With a
 # sixteenth of its size products cost about as much as the copies that they save.
-WAITING_SHARE, FEWEST_WAITING, MOST_WAITING = 16, 16, 64
-
-
-def is_crowded(waiting: FloatArray) -> bool:
-    """Return whether what waits beside a matrix, shape (n, k), is to join it."""
-    size, count = waiting.shape
-    return count >= min(max(size // WAITING_SHARE, FEWEST_WAITING), MOST_WAITING)
-
-
-def with_column(block: FloatArray, column: FloatArray) -> FloatArray:
-    """Return a block (k, r) with a further column (n,), n ≥ k; zeros stand below the others."""
-    rows, count = block.shape
-    wider = np.empty((len(column), count + 1))
-    wider[:rows, :count], wider[rows:, :count], wider[:, count] = block, 0.0, column
-    return wider
+FEWEST_WAITING, WAITING_SHARE = 16, 16
 
 
 class Symmetric:
@@ -287,18 +273,11 @@ class Symmetric:
 
     __slots__ = ("_corner", "_matrix", "_signs", "_terms", "size")
 
-    def __init__(
-        self,
-        matrix: FloatArray,
-        corner: float,
-        size: int | None = None,
-        terms: FloatArray = _NO_COLUMNS,
-        signs: FloatArray = _NO_SIGNS,
-    ) -> None:
+    def __init__(self, matrix: FloatArray, corner: float) -> None:
         self._matrix, self._corner = matrix, corner
-        self.size: int = len(matrix) if size is None else size
+        self.size: int = len(matrix)
         # the vectors v, shape (k, r) with k ≤ n and zeros behind, and their signs (r,)
-        self._terms, self._signs = terms, signs
+        self._terms, self._signs = np.empty((0, 0)), np.empty(0)
 
     @property
     def matrix(self) -> FloatArray:
@@ -311,19 +290,24 @@ class Symmetric:
         known = float(np.trace(self._matrix)) + self._corner * (self.size - len(self._matrix))
         return known + float(np.square(self._terms).sum(axis=0) @ self._signs)
 
-    def bordered(self) -> Symmetric:
+    def bordered(self) -> Self:
         """Return [[S, 0], [0, c]]."""
-        return Symmetric(self._matrix, self._corner, self.size + 1, self._terms, self._signs)
+        after = copied(self)
+        after.size += 1
+        return after
 
-    def plus(self, vector: FloatArray, sign: float) -> Symmetric:
+    def plus(self, vector: FloatArray, sign: float) -> Self:
         """Return S ± vvᵀ for a sign of ±1."""
-        if not len(self._signs) and len(self._matrix) == self.size and sign < 0.0:
-            return Symmetric(minus_outer(self._matrix, vector), self._corner)
-        terms, signs = with_column(self._terms, vector), appended_to(self._signs, sign)
-        after = Symmetric(self._matrix, self._corner, self.size, terms, signs)
-        return after.settled() if is_crowded(terms) else after
+        after, terms, size = copied(self), self._terms, self.size
+        reach, count = terms.shape
+        if not count and len(self._matrix) == size and sign < 0.0:
+            after._matrix = minus_outer(self._matrix, vector)
+            return after
+        after._terms, after._signs = np.zeros((size, count + 1)), np.append(self._signs, sign)
+        after._terms[:reach, :count], after._terms[:, count] = terms, vector
+        return after if count < FEWEST_WAITING + size // WAITING_SHARE else after.settled()
 
-    def settled(self) -> Symmetric:
+    def settled(self) -> Self:
         """Return the same with nothing that waits."""
         size, known, terms = self.size, len(self._matrix), self._terms
         if known == size and not len(self._signs):
@@ -335,7 +319,7 @@ class Symmetric:
             rows = np.zeros((int((self._signs == sign).sum()), size))
             rows[:, : len(terms)] = terms[:, self._signs == sign].T
             add_gram(matrix, rows, sign)
-        return Symmetric(matrix, self._corner)
+        return type(self)(matrix, self._corner)
 
     def times(self, rows: FloatArray) -> FloatArray:
         """Return rows·S."""

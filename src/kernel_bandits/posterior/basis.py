@@ -210,8 +210,12 @@ class AnchorBasis:
         if lower.size + len(extended) > lower.length:
             lower = Rows.of(lower.array, int(ROOM * (lower.size + len(extended))))
         grown._lower = lower.extended(linalg.appended_to(features, pivot))
-        grown._newer = linalg.with_column(self._newer, linalg.appended_to(coefficients / pivot, 1.0 / pivot))
-        return grown.settled() if linalg.is_crowded(grown._newer) else grown, square
+        known, count = self._newer.shape
+        grown._newer = np.zeros((len(extended), count + 1))
+        grown._newer[:known, :count], grown._newer[:-1, count] = self._newer, coefficients / pivot
+        grown._newer[-1, count] = 1.0 / pivot
+        is_crowded = count >= linalg.FEWEST_WAITING + len(extended) // linalg.WAITING_SHARE
+        return grown.settled() if is_crowded else grown, square
 
     def settled(self) -> Self:
         """Return the same basis with nothing that waits, which is fastest where no anchor comes any more."""

@@ -346,7 +346,10 @@ class NystromPosterior(RegressionPosterior):
             if not quiet:
                 return posterior, 0
             some = slice(rows.start, rows.start + quiet)
-            regression, history = posterior.regression.learned_many(block.features[:quiet], rewards[some]), self.history
+            regression, history = (
+                posterior.regression.learned_many(block.features[:quiet], rewards[some]),
+                posterior.history,
+            )
             if posterior.history is not None:
                 history = posterior.history.extended(points[some], rewards[some])
             after = evolve(
@@ -356,7 +359,7 @@ class NystromPosterior(RegressionPosterior):
                 dictionary=dictionary,
                 dimension=points.shape[1],
                 history=history,
-                residual_trace=posterior.residual_trace + float(np.sum(block.residual[:quiet])),
+                residual_trace=posterior.residual_trace + float(np.asarray(block.residual)[:quiet].sum()),
                 round_index=posterior.round_index + quiet,
             )
             return after, quiet
@@ -424,7 +427,7 @@ class NystromPosterior(RegressionPosterior):
             start += quiet
             if quiet < len(block.point):
                 own = [np.asarray(field)[quiet] for field in (block.features, block.residual, block.prior_variance)]
-                candidate = Candidate(points[start], basis.anchors, *own, variance=0.0)
+                candidate = Candidate(points[start], basis.anchors, own[0], own[1].item(), own[2].item(), 0.0)
                 proposal = dictionary.propose(candidate)
                 with factorisation_threads(len(basis)):
                     grown = _with_direction(basis, candidate) if proposal.draw else None

@@ -195,23 +195,14 @@ class Asked(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """What a policy chose, as JSON has it.
+    """What a policy chose, as JSON has it."""
 
-    Attributes:
-        place: its place among the offered actions; −1 in a box.
-        action: as it was offered.
-        probabilities: of all offered actions, in order; None where the policy does not know them.
-        mean: its expected reward.
-        std: the posterior standard deviation of its expected reward.
-        offered: the number of actions that could have been chosen; 0 for a box.
-    """
-
-    place: int
-    action: Any
-    probabilities: list[float] | None
-    mean: float
-    std: float
-    offered: int
+    place: int  # its place among the offered actions; −1 in a box
+    action: Any  # as it was offered
+    probabilities: list[float] | None  # of all offered actions, in order; None where the policy does not know them
+    mean: float  # its expected reward
+    std: float  # the posterior standard deviation of its expected reward
+    offered: int  # the number of actions that could have been chosen; 0 for a box
 
 
 def choose_many(policy: TablePolicy, asked: Sequence[Asked]) -> list[Any]:

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         elif given.rows:
             print(import_log(given.rows, given.url, given.loop or _only_loop(given.file), given.key))
         else:
-            serve(given.file, given.host, given.port, given.database, given.keys, given.workers, given.verbose)
+            serve(given)
     except KernelBanditsError as reason:
         raise SystemExit(f"error: {reason}") from reason
 
@@ -75,53 +75,35 @@ def check(file: Path) -> str:
     return "\n".join(lines)
 
 
-def serve(
-    file: Path,
-    host: str = "127.0.0.1",
-    port: int = 8080,
-    database: str | None = None,
-    keys: Path | None = None,
-    workers: int = 1,
-    verbose: bool = False,
-) -> None:
-    """Serve the loops of a file until the process is told to stop.
-
-    Args:
-        file: the loops.
-        host: the address to bind to; anything but loopback needs keys.
-        port: the port to bind to.
-        database: ``sqlite:///…`` or ``postgresql://…``; by default a SQLite file beside ``file``.
-        keys: a file of API keys; otherwise they come from the environment.
-        workers: processes that share the log; one of them leads.
-        verbose: whether more is logged.
-    """
-    settings = read_settings(file)
-    if not read_keys(keys) and not is_loopback(host):
+def serve(given: argparse.Namespace) -> None:
+    """Serve the loops of a file until the process is told to stop."""
+    settings = read_settings(given.file)
+    if not read_keys(given.keys) and not is_loopback(given.host):
         raise InputError(
-            f"host: {host} can be reached from outside, and there are no API keys; give --keys FILE or set {VARIABLE}, "
-            "or bind to 127.0.0.1."
+            f"host: {given.host} can be reached from outside, and there are no API keys; give --keys FILE or set "
+            f"{VARIABLE}, or bind to 127.0.0.1."
         )
-    plan = {"FILE": str(file), "DATABASE": database or "", "KEY_FILE": str(keys or ""), "VERBOSE": "1" * verbose}
-    os.environ.update({f"{PREFIX}{name}": value for name, value in plan.items()})
+    plan = {"FILE": given.file, "DATABASE": given.database, "KEY_FILE": given.keys, "VERBOSE": given.verbose}
+    os.environ.update({f"{PREFIX}{name}": str(value or "") for name, value in plan.items()})
     options: dict[str, Any] = {
-        "host": host,
-        "port": port,
+        "host": given.host,
+        "port": given.port,
         "log_config": None,
         "access_log": False,
         "server_header": False,
         "date_header": False,
         "timeout_graceful_shutdown": GRACE_SECONDS,
     }
-    _configure_log(verbose)
-    names = ", ".join(settings.loops)
-    print(f"Serving {names} on http://{host}:{port} (Ctrl-C stops it)", file=sys.stderr, flush=True)
-    if workers > 1:
-        uvicorn.run("kernel_bandits_server.serve:application", factory=True, workers=workers, **options)
+    _configure_log(given.verbose)
+    place = f"{given.host}:{given.port}"
+    print(f"Serving {', '.join(settings.loops)} on http://{place} (Ctrl-C stops it)", file=sys.stderr, flush=True)
+    if given.workers > 1:
+        uvicorn.run("kernel_bandits_server.serve:application", factory=True, workers=given.workers, **options)
         return
     server = uvicorn.Server(uvicorn.Config(application(), **options))
     server.run()
     if not server.started:
-        raise InputError(f"port: {host}:{port} cannot be bound; choose another port.")
+        raise InputError(f"port: {place} cannot be bound; choose another port.")
 
 
 def application() -> Any:

@@ -37,7 +37,7 @@ class DecisionRequest(Struct, forbid_unknown_fields=True):
     # names of arms, rows of features, or rows by name, each once; all known arms unless given
     actions: Offer | None = None
     # a range or levels for each column of the actions; that of the loop's file unless given
-    box: dict[str, Any] | None = None
+    box: dict[str, list[str | bool | Number]] | None = None
     excluded: list[Action] = []  # names that may not be chosen
     deferred: bool = False  # whether it is not certain to be played
     visitor: Annotated[str, Meta(min_length=1, max_length=256)] | None = None  # whose decisions all belong to one group

@@ -42,7 +42,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--database", help="sqlite:///FILE or postgresql://…; a SQLite file beside FILE unless given")
     parser.add_argument("--keys", type=Path, help=f"file of API keys; otherwise {VARIABLE}")
     parser.add_argument("--workers", type=int, default=1, help="processes that share the log; one of them leads")
-    parser.add_argument("--verbose", action="store_true", help="log more")
     parser.add_argument("--import", dest="rows", type=Path, metavar="LOG", help="send a log, a .jsonl file, to --url")
     parser.add_argument("--url", default="http://127.0.0.1:8080", help="of the running service, for --import")
     parser.add_argument("--loop", help="that learns the imported log, where there are several")
@@ -84,7 +83,7 @@ def serve(given: argparse.Namespace) -> None:
             f"host: {given.host} can be reached from outside, and there are no API keys; give --keys FILE or set "
             f"{VARIABLE}, or bind to 127.0.0.1."
         )
-    plan = {"FILE": given.file, "DATABASE": given.database, "KEY_FILE": given.keys, "VERBOSE": given.verbose}
+    plan = {"FILE": given.file, "DATABASE": given.database, "KEY_FILE": given.keys}
     os.environ.update({f"{PREFIX}{name}": str(value or "") for name, value in plan.items()})
     options: dict[str, Any] = {
         "host": given.host,
@@ -95,7 +94,7 @@ def serve(given: argparse.Namespace) -> None:
         "date_header": False,
         "timeout_graceful_shutdown": GRACE_SECONDS,
     }
-    _configure_log(given.verbose)
+    _configure_log()
     place = f"{given.host}:{given.port}"
     print(f"Serving {', '.join(settings.loops)} on http://{place} (Ctrl-C stops it)", file=sys.stderr, flush=True)
     if given.workers > 1:
@@ -109,8 +108,8 @@ def serve(given: argparse.Namespace) -> None:
 
 def application() -> Any:
     """Return the application that the environment describes: ``KERNEL_BANDITS_FILE`` and others."""
-    given = {name: os.environ.get(f"{PREFIX}{name}", "") for name in ("FILE", "DATABASE", "KEY_FILE", "VERBOSE")}
-    _configure_log(bool(given["VERBOSE"]))
+    given = {name: os.environ.get(f"{PREFIX}{name}", "") for name in ("FILE", "DATABASE", "KEY_FILE")}
+    _configure_log()
     # products in one thread: the same bits in every process, and no threads that wait for each other
     single_threaded().__enter__()
     file = Path(given["FILE"] or "loop.toml")
@@ -180,12 +179,11 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-def _configure_log(verbose: bool) -> None:
+def _configure_log() -> None:
     """Write the log to standard error, one JSON object a line."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    levels = {"kernel_bandits_server": logging.DEBUG if verbose else logging.INFO, "uvicorn": logging.WARNING}
-    for name, level in levels.items():
+    for name, level in {"kernel_bandits_server": logging.INFO, "uvicorn": logging.WARNING}.items():
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level)

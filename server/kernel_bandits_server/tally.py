@@ -188,9 +188,9 @@ class Tally(Struct):
     starts: list[float] = []  # of the spans
     # by span and arm
     plays: NDArray[np.int64] = field(default_factory=lambda: np.zeros((SPANS, MOST_ARMS + 1), dtype=np.int64))
-    # sums of what was earned, and of what uniform play would have, by span
-    spans: FloatArray = field(default_factory=lambda: np.zeros((SPANS, 2, WIDTH)))
-    total: FloatArray = field(default_factory=lambda: np.zeros((2, WIDTH)))  # the same of all spans
+    spans: FloatArray = field(default_factory=lambda: np.zeros((SPANS, 2)))  # number and sum of rewards, by span
+    # sums of what was earned, and of what uniform play would have
+    total: FloatArray = field(default_factory=lambda: np.zeros((2, WIDTH)))
     # sums of what always playing an arm would have earned
     by_arm: FloatArray = field(default_factory=lambda: np.zeros((MOST_ARMS + 1, WIDTH)))
 
@@ -231,11 +231,10 @@ class Tally(Struct):
         known = ~np.isnan(propensity)
         fixed = np.where(known, 1.0 / np.where(known, propensity, 1.0), 0.0)
         uniform = np.where(offered > 0, fixed / np.maximum(offered, 1.0), 0.0)
-        earned, likely = _terms(reward, np.ones(len(rows))), _terms(reward, uniform)
-        both = np.stack([earned, likely], axis=1)
-        np.add.at(self.total[None], np.zeros(len(rows), dtype=int), both)
+        self.total += [_terms(reward, weights).sum(axis=0) for weights in (np.ones(len(rows)), uniform)]
         np.add.at(self.by_arm, arms, _terms(reward, fixed))
-        np.add.at(self.spans, np.maximum(np.searchsorted(self.starts, time, side="right") - 1, 0), both)
+        places = np.maximum(np.searchsorted(self.starts, time, side="right") - 1, 0)
+        np.add.at(self.spans, places, np.stack([np.ones(len(rows)), reward], axis=1))
         # those without probabilities count as they are
         weighted = _terms(reward, np.where(known, fixed, 1.0))
         for column in range(codes.shape[1]):
@@ -278,7 +277,6 @@ class Tally(Struct):
         plays, names = self.plays.sum(axis=0), self.arms
         order = np.argsort(-plays[: len(names)], kind="stable")
         (reward, uniform), arms = estimates(self.total, self.range), estimates(self.by_arm, self.range)
-        earned, likely = (estimates(self.spans[: len(self.starts), one], self.range) for one in (0, 1))
         return {
             "counts": self.counts,
             "range": self.range,
@@ -290,11 +288,10 @@ class Tally(Struct):
             "series": [
                 {
                     "time": start,
-                    "reward": earned[place],
-                    "uniform": likely[place],
+                    "reward": float(total / count) if count else None,
                     "plays": {names[arm]: int(self.plays[place, arm]) for arm in np.flatnonzero(self.plays[place])},
                 }
-                for place, start in enumerate(self.starts)
+                for place, (start, (count, total)) in enumerate(zip(self.starts, self.spans, strict=False))
             ],
         }
 

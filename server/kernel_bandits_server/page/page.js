@@ -214,26 +214,22 @@ function showVerdict(verdict, challenger) {
 }
 
 function drawRewards() {
-  const series = state.series.filter((one) => one.reward.mean !== null);
+  const series = state.series.filter((one) => one.reward !== null);
   const x = series.map((one) => one.time + state.width / 2);
-  const line = (x, estimates, colour) => ({
-    x,
-    y: estimates.map((one) => one.mean),
-    low: estimates.map((one) => one.low ?? one.mean),
-    high: estimates.map((one) => one.high ?? one.mean),
-    colour,
-  });
-  const lines = [line(x, series.map((one) => one.reward), COLOURS[0])];
-  const names = [["earned, with an interval of 95 % that may be looked at at any time", COLOURS[0]]];
+  const y = series.map((one) => one.reward);
+  const lines = [{ x, y, low: y, high: y, colour: COLOURS[0] }];
+  const names = [["earned", COLOURS[0]]];
   const flat = (one, colour, name) => {
     if (!one || one.mean === null || !x.length) return;
     const ends = x.length > 1 ? [x[0], x[x.length - 1]] : [x[0]];
-    lines.push({ ...line(ends, ends.map(() => one), colour), dashed: true });
+    const all = (value) => ends.map(() => value ?? one.mean);
+    lines.push({ x: ends, y: all(one.mean), low: all(one.low), high: all(one.high), colour, dashed: true });
     names.push([name, colour, true]);
   };
+  flat(state.reward, COLOURS[0], "on average");
   flat(state.uniform, COLOURS[1], "uniform play (estimate)");
   if (state.best_arm) flat(state.best_arm, COLOURS[2], `always ${state.best_arm.arm} (estimate)`);
-  legend("reward-legend", names);
+  legend("reward-legend", [...names, ["bands hold the truth with 95 %, whenever you look", null]]);
   lineChart($("reward-chart"), { lines, xText: when, height: 240 });
 }
 

@@ -139,17 +139,14 @@ def _rewards(
     labels = [_value(row, reward, number) for number, row in enumerate(rows)]
     numeric = all(isinstance(label, (int, float, np.number)) for label in labels)
     if numeric and len(set(labels)) > MOST_CLASSES:
-        return _guesses(np.array(labels, dtype=np.float64), reward)
+        numbers = np.array(labels, dtype=np.float64)
+        require_finite(reward, numbers)
+        guesses = np.unique(np.quantile(numbers, (np.arange(GUESSES) + 0.5) / GUESSES))
+        earned_by_guess = 1.0 - np.abs(numbers[:, None] - guesses) / np.ptp(numbers)
+        return [{"guess": guess} for guess in guesses.tolist()], earned_by_guess, [reward]
     classes = sorted(set(map(level_of, labels)), key=str)
     earned = [[float(level_of(label) == one) for one in classes] for label in labels]
     return [one for one in classes if one is not None], _checked(earned), [reward]
-
-
-def _guesses(numbers: FloatArray, reward: str) -> tuple[list[Action], FloatArray, list[str]]:
-    require_finite(reward, numbers)
-    guesses = np.unique(np.quantile(numbers, (np.arange(GUESSES) + 0.5) / GUESSES))
-    earned = 1.0 - np.abs(numbers[:, None] - guesses) / np.ptp(numbers)
-    return [{"guess": guess} for guess in guesses.tolist()], earned, [reward]
 
 
 def _value(row: Row, column: str, number: int) -> Any:

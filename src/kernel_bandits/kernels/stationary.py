@@ -63,17 +63,13 @@ class Scales:
         return np.broadcast_to(self.values, (count,)).tolist()
 
 
-class Stationary(Kernel):
-    """A function of the distance ‖(x − y)/ℓ‖ alone that is 1 at distance 0."""
+class Scaled(Kernel):
+    """A function of x/ℓ and y/ℓ."""
 
-    saved: ClassVar[tuple[str, ...]] = ("_scales", "_other_arguments")
+    saved: ClassVar[tuple[str, ...]] = ("_scales",)
 
-    # the c in c·‖(x − y)/ℓ‖², the argument of the kernel as a function
-    factor = 1.0
-
-    def __init__(self, lengthscale: Lengthscale = 1.0) -> None:
+    def __init__(self, lengthscale: Lengthscale) -> None:
         self._scales = Scales(lengthscale)
-        self._other_arguments = ""
 
     @property
     def lengthscale(self) -> float | FloatArray:
@@ -85,18 +81,23 @@ class Stationary(Kernel):
         self._scales.check(X)
         return X / self._scales.values
 
+
+class Stationary(Scaled):
+    """A function of the distance ‖(x − y)/ℓ‖ alone that is 1 at distance 0."""
+
+    # the c in c·‖(x − y)/ℓ‖², the argument of the kernel as a function
+    factor = 1.0
+
+    def __init__(self, lengthscale: Lengthscale = 1.0) -> None:
+        super().__init__(lengthscale)
+
     @abstractmethod
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
         """Return the kernel, given ``factor``·‖(x − y)/ℓ‖², which it may overwrite."""
 
     @abstractmethod
     def value_and_slope(self, squared: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the kernel k and its derivative dk/dq at squared scaled distances q = ‖(x − y)/ℓ‖².
-
-        0 where it diverges.
-
-        The distances may be overwritten.
-        """
+        """Return k and dk/dq, 0 where it diverges, at squared scaled distances q, which may be overwritten."""
 
     @abstractmethod
     def with_lengthscale(self, lengthscale: Lengthscale) -> Stationary:
@@ -134,7 +135,7 @@ class Stationary(Kernel):
         return {"kind": self.form, "columns": [start, stop], "scale": self._scales.per_column(stop - start)}
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(lengthscale={self._scales!r}{self._other_arguments})"
+        return f"{type(self).__name__}(lengthscale={self._scales!r})"
 
 
 class Gaussian(Stationary):
@@ -189,7 +190,7 @@ class Matern(Stationary):
         smoothness: ν, 1.5 or 2.5; :class:`Exponential` is ν = 1/2 and :class:`Gaussian` the limit of large ν.
     """
 
-    saved: ClassVar[tuple[str, ...]] = ("smoothness", "factor", "_other_arguments")
+    saved: ClassVar[tuple[str, ...]] = ("smoothness", "factor")
 
     def __init__(self, lengthscale: Lengthscale = 1.0, smoothness: float = 2.5) -> None:
         if smoothness not in (1.5, 2.5):
@@ -200,7 +201,6 @@ class Matern(Stationary):
         super().__init__(lengthscale)
         self.smoothness = float(smoothness)
         self.factor = 2 * self.smoothness
-        self._other_arguments = f", smoothness={smoothness:g}"
 
     @property
     def form(self) -> str:
@@ -238,6 +238,9 @@ class Matern(Stationary):
 
     def with_lengthscale(self, lengthscale: Lengthscale) -> Matern:
         return Matern(lengthscale, self.smoothness)
+
+    def __repr__(self) -> str:
+        return f"Matern(lengthscale={self._scales!r}, smoothness={self.smoothness:g})"
 
 
 def median_lengthscale(

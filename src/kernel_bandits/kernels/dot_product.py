@@ -1,6 +1,7 @@
 """Kernels that depend only on the inner product of two points."""
 
 import math
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,10 +35,14 @@ class _DotProduct(Scaled):
         # degree·(⟨x/ℓ, y/ℓ⟩ + offset)^(degree − 1)·y/ℓ²
         other = self.scaled(Y)
         slopes = (self.scaled(X) @ other.T + self.offset) ** (self.degree - 1)
-        return self.degree * times(weights * slopes, other) / self._scales.values
+        return self.degree * times(weights * slopes, other) / self._values
+
+    @abstractmethod
+    def __repr__(self) -> str:
+        """Return the code that builds it."""
 
     def portable(self, start: int, stop: int) -> dict[str, Any]:
-        scale = self._scales.per_column(stop - start)
+        scale = self._per_column(stop - start)
         return dot_node(start, stop, [0.0] * len(scale), scale, np.eye(len(scale)), self.offset, self.degree)
 
 
@@ -54,7 +59,7 @@ class Polynomial(_DotProduct):
         super().__init__(degree, lengthscale, offset)
 
     def __repr__(self) -> str:
-        return f"Polynomial(degree={self.degree}, lengthscale={self._scales!r}, offset={self.offset:g})"
+        return f"Polynomial(degree={self.degree}, lengthscale={self._words}, offset={self.offset:g})"
 
 
 class Linear(_DotProduct):
@@ -69,7 +74,7 @@ class Linear(_DotProduct):
         super().__init__(1, lengthscale, offset)
 
     def __repr__(self) -> str:
-        return f"Linear(lengthscale={self._scales!r}, offset={self.offset:g})"
+        return f"Linear(lengthscale={self._words}, offset={self.offset:g})"
 
 
 def dot_node(

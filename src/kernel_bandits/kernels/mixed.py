@@ -235,8 +235,8 @@ class Mixed(Kernel):
         return (self.bias + self.smooth + self.own) + np.vecdot(self._weighted(standardised), standardised)
 
     def sections(self, Y: FloatArray) -> Sections | None:
-        # what a point has of its own is not continuous
-        return _MixedSections(self, Y) if not self.own else None
+        # what a point has of its own is not continuous, and a subclass may be another kernel
+        return _MixedSections(self, Y) if type(self) is Mixed and not self.own else None
 
     def restricted(self, columns: NDArray[np.intp], point: FloatArray) -> Mixed:
         # ‖x − y‖ loses nothing. With f the other columns and M in blocks, ⟨x, My⟩ = ⟨u + g, Mᵤᵤ(v + g)⟩ + constant for

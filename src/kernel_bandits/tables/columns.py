@@ -438,6 +438,10 @@ class Coded(Column):
     __slots__ = ()
     codebook: Codebook
 
+    @abstractmethod
+    def names(self, variable: str) -> tuple[str, ...]:
+        """Return what the columns of the codebook are called."""
+
     def encode(self, value: Any) -> Sequence[float]:
         level = level_of(value)
         assert level is not None

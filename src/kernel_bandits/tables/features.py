@@ -228,17 +228,13 @@ class Features:
 
     def described(self, rows: Sequence[RowLike]) -> tuple[FloatArray, Features]:
         """Return the vectors of rows of contexts, and what has learned their levels."""
-        known = self.rows
-        for number, row in enumerate(rows):
-            known = known.learned(row, f"contexts, row {number}")
+        known = self.rows.learned_all(rows, "contexts")
         return known.encode(rows, "contexts"), evolve(self, rows=known)
 
     def log(self, rows: Sequence[RowLike], actions: Sequence[Action]) -> tuple[FloatArray, FloatArray, Features]:
         """Return vectors of rounds that are learned one after the other, and what has learned them."""
         contexts, known = self.described(rows)
-        choices = self.choices
-        for number, action in enumerate(actions):
-            choices = choices.learned(action, f"actions, row {number}")
+        choices = self.choices.learned_all(actions, "actions")
         return contexts, choices.encode(actions, "actions"), evolve(known, choices=choices)
 
     def decode(self, points: FloatArray) -> list[tuple[dict[str, Any], Action | None]]:

@@ -128,6 +128,13 @@ class Side(ABC):
         del row, place  # by default nothing is learned
         return self
 
+    def learned_all(self, rows: Sequence[Any], place: str) -> Self:
+        """Return the encoding that encodes all rows for good."""
+        known = self
+        for number, row in enumerate(rows):
+            known = known.learned(row, f"{place}, row {number}")
+        return known
+
     @abstractmethod
     def read(self, vector: FloatArray) -> Any:
         """Return what an encoded row stands for, as far as it can be told."""

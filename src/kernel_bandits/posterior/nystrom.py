@@ -165,7 +165,9 @@ class NystromPosterior(RegressionPosterior):
 
     def evaluate_gram(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
         """Evaluate points whose k(points, anchors) (A, m) and k(s, s) (A,) are known; the former is overwritten."""
-        features, residual, _ = self.basis.coordinates(gram, prior)
+        # φ = J k_Z(s), and residual = k(s, s) − ‖φ‖²: the squared distance of k(s, ·) to the span of the anchors
+        features = self.basis.whitening.times(gram)
+        residual = np.maximum(prior - np.vecdot(features, features), linalg.ZERO)
         mean = linalg.times_vector(features, self.regression.weights)
         # std² = λσ² = residual + λ·φᵀPφ
         explained = self.with_pending.inverse.quadratic_forms(features)
@@ -198,10 +200,10 @@ class NystromPosterior(RegressionPosterior):
         gram = basis.gram(point[None, :])
         if self.history is None:
             # mean = Σ_j k(s, z_j)·[Jᵀw]_j
-            return basis.anchors.copy(), gram[0] * basis.weights(regression.weights), None
+            return basis.anchors.copy(), gram[0] * basis.whitening.transpose_times_vector(regression.weights), None
         # mean = Σ_i r_i·φ(s_i)ᵀPφ(s) with φ(s_i)ᵀPφ(s) = k_Z(s_i)ᵀJᵀPφ(s)
-        features = basis.coordinates(gram.copy(), np.zeros(1)).features[0]
-        coefficients = basis.weights(regression.inverse.times_vector(features))
+        features = basis.whitening.times(gram)[0]
+        coefficients = basis.whitening.transpose_times_vector(regression.inverse.times_vector(features))
         values, rewards = [np.empty(0)], [np.empty(0)]
         for points, counts, sums in self.history.blocks():
             values.append(sums * linalg.times_vector(basis.gram(points), coefficients))
@@ -215,7 +217,7 @@ class NystromPosterior(RegressionPosterior):
         if actions < MINIMUM_ACTIONS or anchors < MINIMUM_ANCHORS or gram.size < MINIMUM_ENTRIES:
             return None, self.evaluate_gram(gram, prior)
         # mean = k_Z(s)ᵀJᵀw at O(m) per action, std from what it is at some of them
-        coefficients = basis.weights(self.regression.weights)
+        coefficients = basis.whitening.transpose_times_vector(self.regression.weights)
         known = pivots(len(points), len(basis.anchors))
         exact = self.evaluate_gram(gram[known], prior[known])
         stds = std_bounds(basis.kernel, points, prior, known, exact.std)
@@ -233,7 +235,9 @@ class NystromPosterior(RegressionPosterior):
         basis = self.basis
         # mean = k_Z(s)ᵀJᵀw at O(m) per point
         with np.errstate(invalid="ignore", over="ignore"):
-            means = linalg.times_vector(basis.gram(points), basis.weights(self.regression.weights))
+            means = linalg.times_vector(
+                basis.gram(points), basis.whitening.transpose_times_vector(self.regression.weights)
+            )
         require_finite_kernel(basis.kernel, means + basis.kernel.diag(points))
         return means
 
@@ -249,7 +253,8 @@ class NystromPosterior(RegressionPosterior):
         by_features = self.with_pending.inverse.times(evaluation.features)
         by_features *= 2.0 * self.regularization * slopes[:, None]
         by_features += self.regression.weights - 2.0 * own[:, None] * evaluation.features
-        return self.basis.pulled_back(by_features), own
+        # dφ = J dk_Z
+        return self.basis.whitening.times_transpose(by_features), own
 
     def bound_in(self, context: FloatArray, bonus: float) -> Bound:
         sections = self.basis.sections_in(context)
@@ -436,7 +441,7 @@ class NystromPosterior(RegressionPosterior):
                     anchors.append(start)
                 dictionary, start = dictionary.after(candidate, proposal, grown is not None), start + 1
             window = min(2 * (quiet + 1), batch_rows(len(basis)))
-        basis, known, size = basis.settled(), len(self.basis), len(basis)
+        known, size = len(self.basis), len(basis)
         # Σ φφᵀ and Σ rφ of what was learned before, and of the log
         second_moment, moment, residual_trace = np.zeros((size, size)), np.zeros(size), self.residual_trace
         second_moment[:known, :known], moment[:known] = self.regression.sums()
@@ -490,7 +495,8 @@ class NystromPosterior(RegressionPosterior):
 
     def _settled(self) -> Self:
         """Let the last anchors join the others, for the rounds in which none comes; done now and then."""
-        return evolve(self, basis=self.basis.settled(), dictionary=self.dictionary.settled())
+        basis = evolve(self.basis, whitening=self.basis.whitening.settled())
+        return evolve(self, basis=basis, dictionary=self.dictionary.settled())
 
     def _awaiting_quietly(self, keys: Sequence[int], points: FloatArray) -> tuple[Self, int]:
         """Return the posterior that awaits the leading points that leave the anchors alone, and how many they are."""

@@ -185,7 +185,7 @@ def decided(policy: Policy, log: Log, rounds: NDArray[np.intp]) -> FloatArray:
     for places, allowed in offers(log, rounds):
         some = contexts[places] if isinstance(contexts, np.ndarray) else [contexts[place] for place in places]
         offer = actions[allowed] if isinstance(actions, np.ndarray) else [actions[place] for place in allowed]
-        for place, choice in zip(places, policy.choices(some, offer), strict=True):
+        for place, choice in zip(places, policy.select_many(some, offer), strict=True):
             if choice.probabilities is None:
                 found[place, allowed[choice.index]] = 1.0
             else:

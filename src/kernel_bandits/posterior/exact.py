@@ -216,16 +216,15 @@ class ExactPosterior(RegressionPosterior):
         weights: FloatArray | None = None,
         evaluated: Evaluated | None = None,
     ) -> Self:
-        posterior = self
-        for row in range(len(points)):
-            weight, known = 1.0 if weights is None else weights.item(row), evaluated if row == 0 else None
-            regression = posterior._learned_one(points[row], rewards.item(row), weight, known)
-            with_pending = posterior.with_pending
-            counted = regression if with_pending is posterior.regression else with_pending.counted(points[row], weight)
-            posterior = evolve(posterior, regression=regression, with_pending=counted, dimension=points.shape[1])
-        return posterior
+        if len(points) > 1:
+            return self._one_by_one(points, rewards, weights)
+        weight = 1.0 if weights is None else weights.item(0)
+        regression = counted = self._with_reward(points[0], rewards.item(0), weight, evaluated)
+        if self.with_pending is not self.regression:
+            counted = self.with_pending.counted(points[0], weight)
+        return evolve(self, regression=regression, with_pending=counted, dimension=points.shape[1])
 
-    def _learned_one(
+    def _with_reward(
         self, point: FloatArray, reward: float, weight: float, evaluated: Evaluated | None
     ) -> ExactRegression:
         evaluation, row = (self.evaluate_finite(point[None, :]), 0) if evaluated is None else evaluated
@@ -240,21 +239,12 @@ class ExactPosterior(RegressionPosterior):
         awaited = {key: point.copy() for key, point in zip(keys, points, strict=True)}
         return evolve(self, with_pending=with_pending, awaited=self.awaited.with_items(awaited))
 
-    def settled(
-        self, keys: Sequence[int], points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None
-    ) -> Self:
-        if weights is not None:
-            # they were counted with weight 1
-            return super().settled(keys, points, rewards, weights)
+    def _with_rewards(self, keys: Sequence[int], points: FloatArray, rewards: FloatArray) -> Self:
+        del keys
         posterior = self
-        for row, key in enumerate(keys):
-            # the point is counted already
-            regression = posterior._learned_one(points[row], rewards.item(row), 1.0, None)
-            awaited = posterior.awaited.without([key])
-            with_pending = posterior.with_pending if awaited else regression
-            posterior = evolve(
-                posterior, regression=regression, with_pending=with_pending, awaited=awaited, dimension=points.shape[1]
-            )
+        for point, reward in zip(points, rewards.tolist(), strict=True):
+            regression = posterior._with_reward(point, reward, 1.0, None)
+            posterior = evolve(posterior, regression=regression, dimension=len(point))
         return posterior
 
     def abandoned(self, keys: Collection[int]) -> Self:

@@ -270,11 +270,7 @@ class NystromPosterior(RegressionPosterior):
         if len(points) > 1:
             if weights is None and not self.awaited:
                 return self._learned_log(points, rewards)
-            posterior = self
-            for row in range(len(points)):
-                one = slice(row, row + 1)
-                posterior = posterior.learned(points[one], rewards[one], None if weights is None else weights[one])
-            return posterior
+            return self._one_by_one(points, rewards, weights)
         # Algorithm 2 of the paper, lines 13 to 22: one coin for the point, perhaps an anchor, then the regression
         point, reward, weight = points[0], rewards.item(0), 1.0 if weights is None else weights.item(0)
         after, features, residual, is_anchor, resample = self._shown(point, evaluated)
@@ -518,32 +514,21 @@ class NystromPosterior(RegressionPosterior):
         )
         return after, quiet
 
-    def settled(
-        self, keys: Sequence[int], points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None
-    ) -> Self:
-        if weights is not None:
-            # they were counted with weight 1
-            return super().settled(keys, points, rewards, weights)
-        posterior = self
+    def _with_rewards(self, keys: Sequence[int], points: FloatArray, rewards: FloatArray) -> Self:
+        regression, history, residual_trace = self.regression, self.history, self.residual_trace
         for start in range(0, len(keys), MOST_SETTLED):
             some = slice(start, start + MOST_SETTLED)
-            posterior = posterior._settled_together(keys[some], rewards[some])
-        return posterior
-
-    def _settled_together(self, keys: Sequence[int], rewards: FloatArray) -> Self:
-        known, history = [self._current(key) for key in keys], self.history
-        regression = self.regression.learned_many(np.array([one.features for one in known]), rewards)
-        if history is not None:
-            anchors = [row for row, one in enumerate(known) if one.is_anchor]
-            history = history.extended(np.array([one.point for one in known]), rewards, anchors=anchors)
-        awaited = self.awaited.without(keys)
+            known = [self._current(key) for key in keys[some]]
+            regression = regression.learned_many(np.array([one.features for one in known]), rewards[some])
+            residual_trace += sum(one.residual for one in known)
+            if history is not None:
+                anchors = [row for row, one in enumerate(known) if one.is_anchor]
+                history = history.extended(points[some], rewards[some], anchors=anchors)
         return evolve(
             self,
             regression=regression,
-            with_pending=self.with_pending if awaited else regression,
-            awaited=awaited,
             history=history,
-            residual_trace=self.residual_trace + sum(one.residual for one in known),
+            residual_trace=residual_trace,
             round_index=self.round_index + len(keys),
         )
 

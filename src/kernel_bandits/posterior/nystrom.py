@@ -6,7 +6,7 @@ From top to bottom: the posterior, upper bounds in one context, whole logs and h
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple, Self
@@ -140,7 +140,7 @@ class NystromPosterior(RegressionPosterior):
     def pending_shrinkage(self) -> float:
         if self.with_pending is self.regression:
             return 1.0
-        return self.regression.shrinkage(np.array([awaited.features for awaited in self._all_current().values()]))
+        return self.regression.shrinkage(np.array([awaited.features for awaited in self._current(self.awaited)]))
 
     @property
     def kept_history(self) -> History:
@@ -176,15 +176,12 @@ class NystromPosterior(RegressionPosterior):
 
     def evaluate_awaited(self, keys: Sequence[int], points: FloatArray) -> Prediction:
         del points  # by the regression that does not count them, since their φ are known
-        awaited = [self._current(key) for key in keys]
-        means, stds = np.empty(len(keys)), np.empty(len(keys))
-        for row, one in enumerate(awaited):
-            # std² = residual + λ·φᵀPφ
-            solved = self.regression.inverse.times_vector(one.features)
-            variance = one.residual + self.regularization * float(one.features @ solved)
-            means[row] = one.features @ self.regression.weights
-            stds[row] = math.sqrt(max(variance, 0.0))
-        return Prediction(means, stds)
+        awaited = self._current(keys)
+        features, residual = np.array([one.features for one in awaited]), np.array([one.residual for one in awaited])
+        # std² = residual + λ·φᵀPφ
+        explained = self.regression.inverse.quadratic_forms(features)
+        std = linalg.safe_sqrt(residual + self.regularization * explained)
+        return Prediction(linalg.times_vector(features, self.regression.weights), std)
 
     def covariance(self, points: FloatArray, evaluation: _NystromEvaluation) -> FloatArray:
         features = evaluation.features
@@ -518,7 +515,7 @@ class NystromPosterior(RegressionPosterior):
         regression, history, residual_trace = self.regression, self.history, self.residual_trace
         for start in range(0, len(keys), MOST_SETTLED):
             some = slice(start, start + MOST_SETTLED)
-            known = [self._current(key) for key in keys[some]]
+            known = self._current(keys[some])
             regression = regression.learned_many(np.array([one.features for one in known]), rewards[some])
             residual_trace += sum(one.residual for one in known)
             if history is not None:
@@ -533,28 +530,24 @@ class NystromPosterior(RegressionPosterior):
         )
 
     def abandoned(self, keys: Collection[int]) -> Self:
-        features = [self._current(key).features for key in keys]
+        features = [one.features for one in self._current(keys)]
         awaited = self.awaited.without(keys)
         with_pending = self.with_pending.forgotten(features) if awaited else self.regression
         return evolve(self, awaited=awaited, with_pending=with_pending)
 
-    def _current(self, key: int) -> Awaited:
-        """Return an awaited point in the coordinates of the anchors there are now."""
-        awaited = self.awaited[key]
-        missing = len(self.basis) - len(awaited.features)
-        if not missing:
-            return awaited
+    def _current(self, keys: Iterable[int]) -> list[Awaited]:
+        """Return awaited points in the coordinates of the anchors there are now."""
+        found, size = {key: self.awaited[key] for key in keys}, len(self.basis)
+        older = {key: one for key, one in found.items() if len(one.features) < size}
         if self.history is None:
             # c = 0 on directions that were added after the point was played, as for all of the past
-            return awaited._replace(features=np.append(awaited.features, np.zeros(missing)))
-        return self._in_coordinates({key: awaited.point})[key]._replace(is_anchor=awaited.is_anchor)
-
-    def _all_current(self) -> dict[int, Awaited]:
-        """Return all awaited points as :meth:`_current` does, those that were played before the last anchor at once."""
-        older = [key for key, awaited in self.awaited.items() if len(awaited.features) < len(self.basis)]
-        if self.history is None:
-            return dict(self.awaited) | {key: self._current(key) for key in older}
-        return dict(self.awaited) | self._in_coordinates({key: self.awaited[key].point for key in older})
+            for key, one in older.items():
+                known = one.features
+                found[key] = one._replace(features=np.append(known, np.zeros(size - len(known))))
+        else:
+            for key, one in self._in_coordinates({key: one.point for key, one in older.items()}).items():
+                found[key] = one._replace(is_anchor=older[key].is_anchor)
+        return list(found.values())
 
     def _in_coordinates(self, points: Mapping[int, FloatArray]) -> dict[int, Awaited]:
         """Points by key in the coordinates of the anchors there are, whatever the regression knows of them."""

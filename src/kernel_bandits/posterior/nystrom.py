@@ -219,12 +219,13 @@ class NystromPosterior(RegressionPosterior):
         exact = self.evaluate_gram(gram[known], prior[known])
         stds = std_bounds(basis.kernel, points, prior, known, exact.std)
         bounds = linalg.times_vector(gram, coefficients) + bonus * stds
-        likely = likely_winners(bounds)
+        likely = np.argpartition(bounds, -LIKELY_WINNERS)[-LIKELY_WINNERS:]
         sample = self.evaluate_gram(gram[likely], prior[likely])
         best = max(float((some.mean + bonus * some.std).max()) for some in (exact, sample))
         slack = rounding_slack(bounds, bonus, prior, coefficients, basis.kernel.diag(basis.anchors))
-        chosen = survivors(bounds, best - slack)
-        if chosen is None:
+        # not below, so that a bound that is not a number stays in and is noticed
+        chosen = np.flatnonzero(~(bounds < best - slack))
+        if len(chosen) > WORTH * actions:
             return None, self.evaluate_gram(gram, prior)
         return chosen, self.evaluate_gram(gram[chosen], prior[chosen])
 
@@ -724,13 +725,15 @@ def _carried(
         rows = points[::step]
         seen = History().extended(rows, np.zeros(len(rows)), np.full(len(rows), float(step)))
     candidates = candidates[:: -(-len(candidates) // MOST_CANDIDATES)]
-    carried, candidates, mean_residual, limit, second_moment = _enough(posterior, rows, count, seen, candidates, level)
+    carried, candidates, mean_residual, limit, second_moment = with_enough(
+        posterior, rows, count, seen, candidates, level
+    )
     if seen is not history:
         carried, _, second_moment = posterior._rebuilt(candidates, history, mean_residual, limit)
     return carried, second_moment
 
 
-def _enough(
+def with_enough(
     posterior: NystromPosterior,
     points: FloatArray,
     count: int,
@@ -816,15 +819,3 @@ def rounding_slack(
     rounding = np.finfo(float).eps * len(anchors) * float(np.abs(coefficients).sum())
     of_mean = 4.0 * rounding * scale * math.sqrt(float(anchors.max()))
     return of_mean + (1e-12 * float(np.abs(bounds).max()) + 1e-6 * bonus * scale)
-
-
-def likely_winners(bounds: FloatArray) -> NDArray[np.intp]:
-    """Return the actions with the largest bounds."""
-    return np.argpartition(bounds, -LIKELY_WINNERS)[-LIKELY_WINNERS:]
-
-
-def survivors(bounds: FloatArray, best: float) -> NDArray[np.intp] | None:
-    """Return the actions whose bound is not below the best exact value, or None where they are too many."""
-    # not below, so that a bound that is not a number stays in and is noticed
-    chosen = np.flatnonzero(~(bounds < best))
-    return chosen if len(chosen) <= WORTH * len(bounds) else None

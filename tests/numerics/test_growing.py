@@ -95,7 +95,7 @@ def grown_to(lower, start=0, settle=()):
     for size in range(start, len(lower)):
         grown = extended(grown, size)
         if size in settle:
-            grown = grown.settled()
+            grown.whitening = grown.whitening.settled()
     return grown
 
 
@@ -110,10 +110,10 @@ def assert_inverse(grown, lower, generator):
     assert len(grown) == size
     vector, rows = generator.normal(size=size), generator.normal(size=(3, size))
     close = {"atol": 1e-8, "rtol": 1e-8}
-    np.testing.assert_allclose(grown.factor, inverse.T, **close)
-    np.testing.assert_allclose(grown.coordinates(rows.copy(), np.zeros(3)).features, rows @ inverse.T, **close)
-    np.testing.assert_allclose(grown.pulled_back(rows.copy()), rows @ inverse, **close)
-    np.testing.assert_allclose(grown.weights(vector), inverse.T @ vector, **close)
+    np.testing.assert_allclose(grown.whitening.upper, inverse.T, **close)
+    np.testing.assert_allclose(grown.whitening.times(rows.copy()), rows @ inverse.T, **close)
+    np.testing.assert_allclose(grown.whitening.times_transpose(rows.copy()), rows @ inverse, **close)
+    np.testing.assert_allclose(grown.whitening.transpose_times_vector(vector), inverse.T @ vector, **close)
 
 
 @given(size=st.integers(1, 70), start=st.integers(0, 70), settle=st.sets(st.integers(0, 70)), seed=seeds)
@@ -147,4 +147,4 @@ def test_rows_are_solved_for_as_accurately_as_the_condition_allows():
     lower[150:] *= np.geomspace(1.0, 1e-6, 150)[:, None]
     grown = grown_to(lower)
     assert np.linalg.cond(lower) > 1e7
-    np.testing.assert_allclose(grown.factor.T @ lower, np.eye(size), atol=1e-8)
+    np.testing.assert_allclose(grown.whitening.upper.T @ lower, np.eye(size), atol=1e-8)

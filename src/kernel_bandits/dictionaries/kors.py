@@ -114,7 +114,7 @@ class LeverageDictionary(Dictionary):
         # p = min(1, γτ), and one coin
         score = leverage_score(unexplained, self.level, self.leverage_accuracy)
         probability = min(self.oversampling * float(score), 1.0)
-        return Proposal(self.next_coin < probability, probability, False, computed)
+        return Proposal(self._coins.item(self._used) < probability, probability, False, computed)
 
     def after(self, candidate: Candidate, proposal: Proposal, appended: bool) -> Self:
         if not proposal.draw:
@@ -130,11 +130,6 @@ class LeverageDictionary(Dictionary):
         if after._used == COINS_AHEAD:
             after._draw_ahead(after._generator)
         return after
-
-    @property
-    def next_coin(self) -> float:
-        """The next coin, a uniform number."""
-        return self._coins.item(self._used)
 
     def _draw_ahead(self, generator: np.random.Generator) -> None:
         """Draw the next coins, in a dictionary that nobody else holds; the generator stays as it is."""

@@ -365,6 +365,80 @@ class Symmetric:
         return forms
 
 
+class InverseFactor:
+    """J = L⁻¹ for a lower-triangular L that gains rows.
+
+    The older rows of J are one triangle, for triangular products; the newer ones wait beside it.
+
+    Attributes:
+        size: n.
+    """
+
+    __slots__ = ("_newer", "_older", "size")
+
+    def __init__(self, upper: FloatArray | None = None) -> None:
+        # the first columns of Jᵀ, square, and the others (n, r)
+        self._older = np.empty((0, 0)) if upper is None else upper
+        self._newer = np.empty((0, 0))
+        self.size: int = len(self._older)
+
+    @property
+    def upper(self) -> FloatArray:
+        """Jᵀ, shape (n, n); a fresh array where something waits. Not to be changed."""
+        return self.settled()._older
+
+    def settled(self) -> Self:
+        """Return the same with nothing that waits."""
+        known, size = len(self._older), self.size
+        if known == size:
+            return self
+        upper = np.zeros((size, size))
+        upper[:known, :known], upper[:, known:] = self._older, self._newer
+        return type(self)(upper)
+
+    def with_row(self, row: FloatArray) -> Self:
+        """Return J with a further row (n + 1,)."""
+        after, known, size = copied(self), len(self._older), self.size
+        after._newer, after.size = np.zeros((size + 1, size + 1 - known)), size + 1
+        if size > known:
+            after._newer[:-1, :-1] = self._newer
+        after._newer[:, -1] = row
+        return after if size - known < FEWEST_WAITING + size // WAITING_SHARE else after.settled()
+
+    def last_rows(self, count: int) -> FloatArray:
+        """Return the last rows of J, shape (count, n)."""
+        columns = self._newer if count <= self.size - len(self._older) else self.upper
+        return np.ascontiguousarray(columns[:, columns.shape[1] - count :].T)
+
+    def times(self, rows: FloatArray) -> FloatArray:
+        """Return rows·Jᵀ; may overwrite ``rows``."""
+        known = len(self._older)
+        if known == self.size:
+            return times_upper(rows, self._older)
+        product = np.empty_like(rows)
+        product[:, known:] = times(rows, self._newer)
+        product[:, :known] = times_upper(rows[:, :known].copy(), self._older)
+        return product
+
+    def times_transpose(self, rows: FloatArray) -> FloatArray:
+        """Return rows·J; may overwrite ``rows``."""
+        known = len(self._older)
+        if known == self.size:
+            return times_upper_transpose(rows, self._older)
+        product = times_transpose(rows[:, known:].copy(), self._newer)
+        product[:, :known] += times_upper_transpose(rows[:, :known].copy(), self._older)
+        return product
+
+    def transpose_times_vector(self, vector: FloatArray) -> FloatArray:
+        """Return Jᵀv."""
+        known = len(self._older)
+        if known == self.size:
+            return upper_times_vector(self._older, vector)
+        product = times_vector(self._newer, vector[known:])
+        product[:known] += upper_times_vector(self._older, vector[:known])
+        return product
+
+
 # Threads: a round with a few hundred anchors makes tens of matrix products of a few microseconds each, and distributing
 # them over threads costs more than it saves, many times more where other programs run too. threadpoolctl finds every
 # BLAS; without it the OpenBLAS of NumPy's and SciPy's wheels are found, and others use their own settings.

@@ -16,7 +16,7 @@ from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_vector,
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import KernelLike, require_columns
 from kernel_bandits.numerics.linalg import correlate
-from kernel_bandits.values import Pending, fact
+from kernel_bandits.values import Pending, evolve, fact
 
 Approximation: TypeAlias = Literal["exact", "projected", "history-free", "random features", "a sum over a log"]
 
@@ -490,6 +490,27 @@ class RegressionPosterior(Posterior):
     @property
     def awaited_count(self) -> int:
         return len(self.awaited)
+
+    def _one_by_one(self, points: FloatArray, rewards: FloatArray, weights: FloatArray | None) -> Self:
+        """Return the posterior with observations that are learned one after the other."""
+        posterior = self
+        for row in range(len(points)):
+            one = slice(row, row + 1)
+            posterior = posterior.learned(points[one], rewards[one], None if weights is None else weights[one])
+        return posterior
+
+    def settled(
+        self, keys: Sequence[int], points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None
+    ) -> Self:
+        if weights is not None:
+            # they were counted with weight 1
+            return super().settled(keys, points, rewards, weights)
+        after, awaited = self._with_rewards(keys, points, rewards), self.awaited.without(keys)
+        return evolve(after, awaited=awaited, with_pending=self.with_pending if awaited else after.regression)
+
+    @abstractmethod
+    def _with_rewards(self, keys: Sequence[int], points: FloatArray, rewards: FloatArray) -> Self:
+        """Return the posterior with rewards of weight 1 at awaited points in its ``regression``."""
 
 
 class PosteriorAround(Posterior):

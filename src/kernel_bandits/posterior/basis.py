@@ -70,15 +70,15 @@ _EMPTY = np.empty((0, 0))
 class AnchorBasis:
     """φ(s) = J k_Z(s) with J = L⁻¹ and LLᵀ = K_ZZ: orthonormal coordinates in the span of the anchors.
 
-    Never changed in place: whoever keeps one keeps the coordinates of its moment. The older rows of J are one triangle,
-    for triangular products; the newer ones wait beside it. A row of J is solved for with L and not computed from the
-    rows before it: what rounding leaves of JL − I then grows with the condition of L, and not with its square.
+    Never changed in place: whoever keeps one keeps the coordinates of its moment.
 
     Attributes:
         anchors: Z, shape (m, d).
+        whitening: J. A row of it is solved for with L and not computed from the rows before it: what rounding leaves of
+            JL − I then grows with the condition of L, and not with its square.
     """
 
-    __slots__ = ("_lower", "_newer", "_older", "_owns_gram", "anchors", "kernel", "regularization")
+    __slots__ = ("_lower", "_owns_gram", "anchors", "kernel", "regularization", "whitening")
 
     def __init__(
         self,
@@ -89,9 +89,8 @@ class AnchorBasis:
         lower: FloatArray = _EMPTY,
     ) -> None:
         self.kernel, self.regularization = kernel, regularization
-        self.anchors = anchors
-        # the first columns of Jᵀ, square, and the others (m, r); L, packed row by row
-        self._older, self._newer = upper, _EMPTY
+        self.anchors, self.whitening = anchors, linalg.InverseFactor(upper)
+        # L, packed row by row
         packed = [np.empty(0), *(lower[row, : row + 1] for row in range(len(lower)))]
         self._lower = Rows.of(np.concatenate(packed), max(1, sum(map(len, packed))))
         self._owns_gram = type(kernel).__module__.startswith(KERNELS)
@@ -122,11 +121,6 @@ class AnchorBasis:
     def __len__(self) -> int:
         return len(self.anchors)
 
-    @property
-    def factor(self) -> FloatArray:
-        """Jᵀ, shape (m, m); a fresh array where something waits. Not to be changed."""
-        return self.settled()._older
-
     def sections_in(self, context: FloatArray) -> Sections | None:
         """Return the kernel between actions in one context (d_x,) and the anchors; None where nothing is gained."""
         return with_defaults(self.kernel).sections_in(context, self.anchors) if len(self.anchors) else None
@@ -147,40 +141,10 @@ class AnchorBasis:
 
     def __call__(self, points: FloatArray) -> Coordinates:
         """Return the coordinates of points (A, d)."""
-        return self.coordinates(self.gram(points), self.kernel.diag(points))
-
-    def coordinates(self, gram: FloatArray, prior: FloatArray) -> Coordinates:
-        """Return the coordinates of points from their :meth:`gram`, which may be overwritten, and k(s, s)."""
-        # φ = J k_Z(s), one row each
-        known = len(self._older)
-        if known == len(self.anchors):
-            features = linalg.times_upper(gram, self._older)
-        else:
-            features = np.empty_like(gram)
-            features[:, known:] = linalg.times(gram, self._newer)
-            features[:, :known] = linalg.times_upper(gram[:, :known].copy(), self._older)
-        # residual = k(s, s) − ‖φ‖², the squared distance of k(s, ·) to the span of the anchors
-        residual = np.maximum(prior - np.vecdot(features, features), linalg.ZERO)
-        return Coordinates(features, residual, prior)
-
-    def weights(self, vector: FloatArray) -> FloatArray:
-        """Jᵀv: the function vᵀφ is Σ_j [Jᵀv]_j·k(·, z_j)."""
-        known = len(self._older)
-        weights = np.zeros(len(self.anchors))
-        weights[:known] = linalg.upper_times_vector(self._older, vector[:known])
-        if known < len(weights):
-            weights += linalg.times_vector(self._newer, vector[known:])
-        return weights
-
-    def pulled_back(self, by_features: FloatArray) -> FloatArray:
-        """Return the slopes by k_Z(s) of what has these slopes (A, m) by φ(s), which may be overwritten."""
-        # dφ = J dk_Z
-        known = len(self._older)
-        if known == len(self.anchors):
-            return linalg.times_upper_transpose(by_features, self._older)
-        slopes = linalg.times_transpose(by_features[:, known:].copy(), self._newer)
-        slopes[:, :known] += linalg.times_upper_transpose(by_features[:, :known].copy(), self._older)
-        return slopes
+        prior = self.kernel.diag(points)
+        features = self.whitening.times(self.gram(points))
+        # the squared distance of k(s, ·) to the span of the anchors
+        return Coordinates(features, np.maximum(prior - np.vecdot(features, features), linalg.ZERO), prior)
 
     def with_anchor(self, point: FloatArray, features: FloatArray) -> tuple[Self, float] | None:
         """Return the basis with one more anchor z, given φ(z), and l²; None if z adds nothing to their span.
@@ -210,30 +174,15 @@ class AnchorBasis:
         if lower.size + len(extended) > lower.length:
             lower = Rows.of(lower.array, int(ROOM * (lower.size + len(extended))))
         grown._lower = lower.extended(linalg.appended_to(features, pivot))
-        known, count = self._newer.shape
-        grown._newer = np.zeros((len(extended), count + 1))
-        grown._newer[:known, :count], grown._newer[:-1, count] = self._newer, coefficients / pivot
-        grown._newer[-1, count] = 1.0 / pivot
-        is_crowded = count >= linalg.FEWEST_WAITING + len(extended) // linalg.WAITING_SHARE
-        return grown.settled() if is_crowded else grown, square
-
-    def settled(self) -> Self:
-        """Return the same basis with nothing that waits, which is fastest where no anchor comes any more."""
-        known, size = len(self._older), len(self.anchors)
-        if known == size:
-            return self
-        upper = np.zeros((size, size))
-        upper[:known, :known], upper[:, known:] = self._older, self._newer
-        return evolve(self, _older=upper, _newer=_EMPTY)
+        grown.whitening = self.whitening.with_row(linalg.appended_to(coefficients / pivot, 1.0 / pivot))
+        return grown, square
 
     def project(self, blocks: Iterable[Block], further: int = 1) -> Mass | None:
         """Return observations in the coordinates of the last q anchors, to which they were added; None for none.
 
         Φ(s_i) = J k_Z(s_i), O(t·m), kernel recomputed block by block.
         """
-        size, known = len(self.anchors), len(self._older)
-        # the last rows of J
-        newest = (self._newer if further <= size - known else self.factor)[:, -further:].T.copy()
+        size, newest = len(self.anchors), self.whitening.last_rows(further)
         gram_sum, square, moment = np.zeros((size, further)), np.zeros((further, further)), np.zeros(further)
         rows, is_empty = max(1, BLOCK_BYTES // (8 * size)), True
         for points, counts, rewards in blocks:
@@ -250,5 +199,4 @@ class AnchorBasis:
             return None
         require_finite_between_points(self.kernel, square, moment)
         # Σ φcᵀ = J Σ k_Z cᵀ
-        crossed = self.coordinates(np.ascontiguousarray(gram_sum.T), np.zeros(further)).features
-        return Mass(crossed.T, square, moment)
+        return Mass(self.whitening.times(np.ascontiguousarray(gram_sum.T)).T, square, moment)

@@ -6,7 +6,7 @@ From top to bottom: the posterior, upper bounds in one context, whole logs and h
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple, Self
@@ -140,7 +140,7 @@ class NystromPosterior(RegressionPosterior):
     def pending_shrinkage(self) -> float:
         if self.with_pending is self.regression:
             return 1.0
-        return self.regression.shrinkage(np.array([awaited.features for awaited in self._all_current().values()]))
+        return self.regression.shrinkage(np.array([awaited.features for awaited in self._current(self.awaited)]))
 
     @property
     def kept_history(self) -> History:
@@ -165,7 +165,9 @@ class NystromPosterior(RegressionPosterior):
 
     def evaluate_gram(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
         """Evaluate points whose k(points, anchors) (A, m) and k(s, s) (A,) are known; the former is overwritten."""
-        features, residual, _ = self.basis.coordinates(gram, prior)
+        # φ = J k_Z(s), and residual = k(s, s) − ‖φ‖²: the squared distance of k(s, ·) to the span of the anchors
+        features = self.basis.whitening.times(gram)
+        residual = np.maximum(prior - np.vecdot(features, features), linalg.ZERO)
         mean = linalg.times_vector(features, self.regression.weights)
         # std² = λσ² = residual + λ·φᵀPφ
         explained = self.with_pending.inverse.quadratic_forms(features)
@@ -174,15 +176,12 @@ class NystromPosterior(RegressionPosterior):
 
     def evaluate_awaited(self, keys: Sequence[int], points: FloatArray) -> Prediction:
         del points  # by the regression that does not count them, since their φ are known
-        awaited = [self._current(key) for key in keys]
-        means, stds = np.empty(len(keys)), np.empty(len(keys))
-        for row, one in enumerate(awaited):
-            # std² = residual + λ·φᵀPφ
-            solved = self.regression.inverse.times_vector(one.features)
-            variance = one.residual + self.regularization * float(one.features @ solved)
-            means[row] = one.features @ self.regression.weights
-            stds[row] = math.sqrt(max(variance, 0.0))
-        return Prediction(means, stds)
+        awaited = self._current(keys)
+        features, residual = np.array([one.features for one in awaited]), np.array([one.residual for one in awaited])
+        # std² = residual + λ·φᵀPφ
+        explained = self.regression.inverse.quadratic_forms(features)
+        std = linalg.safe_sqrt(residual + self.regularization * explained)
+        return Prediction(linalg.times_vector(features, self.regression.weights), std)
 
     def covariance(self, points: FloatArray, evaluation: _NystromEvaluation) -> FloatArray:
         features = evaluation.features
@@ -198,10 +197,10 @@ class NystromPosterior(RegressionPosterior):
         gram = basis.gram(point[None, :])
         if self.history is None:
             # mean = Σ_j k(s, z_j)·[Jᵀw]_j
-            return basis.anchors.copy(), gram[0] * basis.weights(regression.weights), None
+            return basis.anchors.copy(), gram[0] * basis.whitening.transpose_times_vector(regression.weights), None
         # mean = Σ_i r_i·φ(s_i)ᵀPφ(s) with φ(s_i)ᵀPφ(s) = k_Z(s_i)ᵀJᵀPφ(s)
-        features = basis.coordinates(gram.copy(), np.zeros(1)).features[0]
-        coefficients = basis.weights(regression.inverse.times_vector(features))
+        features = basis.whitening.times(gram)[0]
+        coefficients = basis.whitening.transpose_times_vector(regression.inverse.times_vector(features))
         values, rewards = [np.empty(0)], [np.empty(0)]
         for points, counts, sums in self.history.blocks():
             values.append(sums * linalg.times_vector(basis.gram(points), coefficients))
@@ -215,17 +214,18 @@ class NystromPosterior(RegressionPosterior):
         if actions < MINIMUM_ACTIONS or anchors < MINIMUM_ANCHORS or gram.size < MINIMUM_ENTRIES:
             return None, self.evaluate_gram(gram, prior)
         # mean = k_Z(s)ᵀJᵀw at O(m) per action, std from what it is at some of them
-        coefficients = basis.weights(self.regression.weights)
+        coefficients = basis.whitening.transpose_times_vector(self.regression.weights)
         known = pivots(len(points), len(basis.anchors))
         exact = self.evaluate_gram(gram[known], prior[known])
         stds = std_bounds(basis.kernel, points, prior, known, exact.std)
         bounds = linalg.times_vector(gram, coefficients) + bonus * stds
-        likely = likely_winners(bounds)
+        likely = np.argpartition(bounds, -LIKELY_WINNERS)[-LIKELY_WINNERS:]
         sample = self.evaluate_gram(gram[likely], prior[likely])
         best = max(float((some.mean + bonus * some.std).max()) for some in (exact, sample))
         slack = rounding_slack(bounds, bonus, prior, coefficients, basis.kernel.diag(basis.anchors))
-        chosen = survivors(bounds, best - slack)
-        if chosen is None:
+        # not below, so that a bound that is not a number stays in and is noticed
+        chosen = np.flatnonzero(~(bounds < best - slack))
+        if len(chosen) > WORTH * actions:
             return None, self.evaluate_gram(gram, prior)
         return chosen, self.evaluate_gram(gram[chosen], prior[chosen])
 
@@ -233,7 +233,9 @@ class NystromPosterior(RegressionPosterior):
         basis = self.basis
         # mean = k_Z(s)ᵀJᵀw at O(m) per point
         with np.errstate(invalid="ignore", over="ignore"):
-            means = linalg.times_vector(basis.gram(points), basis.weights(self.regression.weights))
+            means = linalg.times_vector(
+                basis.gram(points), basis.whitening.transpose_times_vector(self.regression.weights)
+            )
         require_finite_kernel(basis.kernel, means + basis.kernel.diag(points))
         return means
 
@@ -249,7 +251,8 @@ class NystromPosterior(RegressionPosterior):
         by_features = self.with_pending.inverse.times(evaluation.features)
         by_features *= 2.0 * self.regularization * slopes[:, None]
         by_features += self.regression.weights - 2.0 * own[:, None] * evaluation.features
-        return self.basis.pulled_back(by_features), own
+        # dφ = J dk_Z
+        return self.basis.whitening.times_transpose(by_features), own
 
     def bound_in(self, context: FloatArray, bonus: float) -> Bound:
         sections = self.basis.sections_in(context)
@@ -265,11 +268,7 @@ class NystromPosterior(RegressionPosterior):
         if len(points) > 1:
             if weights is None and not self.awaited:
                 return self._learned_log(points, rewards)
-            posterior = self
-            for row in range(len(points)):
-                one = slice(row, row + 1)
-                posterior = posterior.learned(points[one], rewards[one], None if weights is None else weights[one])
-            return posterior
+            return self._one_by_one(points, rewards, weights)
         # Algorithm 2 of the paper, lines 13 to 22: one coin for the point, perhaps an anchor, then the regression
         point, reward, weight = points[0], rewards.item(0), 1.0 if weights is None else weights.item(0)
         after, features, residual, is_anchor, resample = self._shown(point, evaluated)
@@ -436,7 +435,7 @@ class NystromPosterior(RegressionPosterior):
                     anchors.append(start)
                 dictionary, start = dictionary.after(candidate, proposal, grown is not None), start + 1
             window = min(2 * (quiet + 1), batch_rows(len(basis)))
-        basis, known, size = basis.settled(), len(self.basis), len(basis)
+        known, size = len(self.basis), len(basis)
         # Σ φφᵀ and Σ rφ of what was learned before, and of the log
         second_moment, moment, residual_trace = np.zeros((size, size)), np.zeros(size), self.residual_trace
         second_moment[:known, :known], moment[:known] = self.regression.sums()
@@ -490,7 +489,8 @@ class NystromPosterior(RegressionPosterior):
 
     def _settled(self) -> Self:
         """Let the last anchors join the others, for the rounds in which none comes; done now and then."""
-        return evolve(self, basis=self.basis.settled(), dictionary=self.dictionary.settled())
+        basis = evolve(self.basis, whitening=self.basis.whitening.settled())
+        return evolve(self, basis=basis, dictionary=self.dictionary.settled())
 
     def _awaiting_quietly(self, keys: Sequence[int], points: FloatArray) -> tuple[Self, int]:
         """Return the posterior that awaits the leading points that leave the anchors alone, and how many they are."""
@@ -512,58 +512,43 @@ class NystromPosterior(RegressionPosterior):
         )
         return after, quiet
 
-    def settled(
-        self, keys: Sequence[int], points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None
-    ) -> Self:
-        if weights is not None:
-            # they were counted with weight 1
-            return super().settled(keys, points, rewards, weights)
-        posterior = self
+    def _with_rewards(self, keys: Sequence[int], points: FloatArray, rewards: FloatArray) -> Self:
+        regression, history, residual_trace = self.regression, self.history, self.residual_trace
         for start in range(0, len(keys), MOST_SETTLED):
             some = slice(start, start + MOST_SETTLED)
-            posterior = posterior._settled_together(keys[some], rewards[some])
-        return posterior
-
-    def _settled_together(self, keys: Sequence[int], rewards: FloatArray) -> Self:
-        known, history = [self._current(key) for key in keys], self.history
-        regression = self.regression.learned_many(np.array([one.features for one in known]), rewards)
-        if history is not None:
-            anchors = [row for row, one in enumerate(known) if one.is_anchor]
-            history = history.extended(np.array([one.point for one in known]), rewards, anchors=anchors)
-        awaited = self.awaited.without(keys)
+            known = self._current(keys[some])
+            regression = regression.learned_many(np.array([one.features for one in known]), rewards[some])
+            residual_trace += sum(one.residual for one in known)
+            if history is not None:
+                anchors = [row for row, one in enumerate(known) if one.is_anchor]
+                history = history.extended(points[some], rewards[some], anchors=anchors)
         return evolve(
             self,
             regression=regression,
-            with_pending=self.with_pending if awaited else regression,
-            awaited=awaited,
             history=history,
-            residual_trace=self.residual_trace + sum(one.residual for one in known),
+            residual_trace=residual_trace,
             round_index=self.round_index + len(keys),
         )
 
     def abandoned(self, keys: Collection[int]) -> Self:
-        features = [self._current(key).features for key in keys]
+        features = [one.features for one in self._current(keys)]
         awaited = self.awaited.without(keys)
         with_pending = self.with_pending.forgotten(features) if awaited else self.regression
         return evolve(self, awaited=awaited, with_pending=with_pending)
 
-    def _current(self, key: int) -> Awaited:
-        """Return an awaited point in the coordinates of the anchors there are now."""
-        awaited = self.awaited[key]
-        missing = len(self.basis) - len(awaited.features)
-        if not missing:
-            return awaited
+    def _current(self, keys: Iterable[int]) -> list[Awaited]:
+        """Return awaited points in the coordinates of the anchors there are now."""
+        found, size = {key: self.awaited[key] for key in keys}, len(self.basis)
+        older = {key: one for key, one in found.items() if len(one.features) < size}
         if self.history is None:
             # c = 0 on directions that were added after the point was played, as for all of the past
-            return awaited._replace(features=np.append(awaited.features, np.zeros(missing)))
-        return self._in_coordinates({key: awaited.point})[key]._replace(is_anchor=awaited.is_anchor)
-
-    def _all_current(self) -> dict[int, Awaited]:
-        """Return all awaited points as :meth:`_current` does, those that were played before the last anchor at once."""
-        older = [key for key, awaited in self.awaited.items() if len(awaited.features) < len(self.basis)]
-        if self.history is None:
-            return dict(self.awaited) | {key: self._current(key) for key in older}
-        return dict(self.awaited) | self._in_coordinates({key: self.awaited[key].point for key in older})
+            for key, one in older.items():
+                known = one.features
+                found[key] = one._replace(features=np.append(known, np.zeros(size - len(known))))
+        else:
+            for key, one in self._in_coordinates({key: one.point for key, one in older.items()}).items():
+                found[key] = one._replace(is_anchor=older[key].is_anchor)
+        return list(found.values())
 
     def _in_coordinates(self, points: Mapping[int, FloatArray]) -> dict[int, Awaited]:
         """Points by key in the coordinates of the anchors there are, whatever the regression knows of them."""
@@ -740,13 +725,15 @@ def _carried(
         rows = points[::step]
         seen = History().extended(rows, np.zeros(len(rows)), np.full(len(rows), float(step)))
     candidates = candidates[:: -(-len(candidates) // MOST_CANDIDATES)]
-    carried, candidates, mean_residual, limit, second_moment = _enough(posterior, rows, count, seen, candidates, level)
+    carried, candidates, mean_residual, limit, second_moment = with_enough(
+        posterior, rows, count, seen, candidates, level
+    )
     if seen is not history:
         carried, _, second_moment = posterior._rebuilt(candidates, history, mean_residual, limit)
     return carried, second_moment
 
 
-def _enough(
+def with_enough(
     posterior: NystromPosterior,
     points: FloatArray,
     count: int,
@@ -832,15 +819,3 @@ def rounding_slack(
     rounding = np.finfo(float).eps * len(anchors) * float(np.abs(coefficients).sum())
     of_mean = 4.0 * rounding * scale * math.sqrt(float(anchors.max()))
     return of_mean + (1e-12 * float(np.abs(bounds).max()) + 1e-6 * bonus * scale)
-
-
-def likely_winners(bounds: FloatArray) -> NDArray[np.intp]:
-    """Return the actions with the largest bounds."""
-    return np.argpartition(bounds, -LIKELY_WINNERS)[-LIKELY_WINNERS:]
-
-
-def survivors(bounds: FloatArray, best: float) -> NDArray[np.intp] | None:
-    """Return the actions whose bound is not below the best exact value, or None where they are too many."""
-    # not below, so that a bound that is not a number stays in and is noticed
-    chosen = np.flatnonzero(~(bounds < best))
-    return chosen if len(chosen) <= WORTH * len(bounds) else None

@@ -389,7 +389,7 @@ class TablePolicy:
         Args:
             contexts: a frame, a list of dicts, or a NumPy structured array.
             actions: offered in every round, as for :meth:`select`.
-            mask: which of them may be played in every round, as for :meth:`select`.
+            mask: which of them may be played in every round, as for :meth:`select`; rows then come one by one.
         """
         rows = as_rows("contexts", contexts)
         if mask is not None:

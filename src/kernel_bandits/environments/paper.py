@@ -51,10 +51,9 @@ class _TenActions(Environment):
     def __init__(self, instance_seed: int | None = None) -> None:
         self.instance_seed = instance_seed
         generator = None if instance_seed is None else np.random.default_rng(instance_seed)
-        actions = PUBLISHED_ACTIONS
+        self.actions = np.array(PUBLISHED_ACTIONS)[:, None]
         if generator is not None:
-            actions = generator.choice(100, size=NUMBER_OF_ACTIONS, replace=False) / 100
-        self.actions = np.array(actions)[:, None]
+            self.actions = generator.choice(100, size=NUMBER_OF_ACTIONS, replace=False)[:, None] / 100
         self._set_instance(generator)
 
     def _set_instance(self, generator: np.random.Generator | None) -> None:

@@ -62,7 +62,8 @@ if TYPE_CHECKING:
     from kernel_bandits.learning import KernelLearning
     from kernel_bandits.learning.noise import UnequalNoise
     from kernel_bandits.loop import RunResult, run
-    from kernel_bandits.offpolicy import learn_from, verdict
+    from kernel_bandits.offpolicy import learn_from
+    from kernel_bandits.offpolicy.verdict import verdict
     from kernel_bandits.persistence import register
     from kernel_bandits.policy import Decision, Policy, load
     from kernel_bandits.posterior import Prediction

@@ -179,38 +179,91 @@ __all__ = [
     "uniform",
     "verdict",
 ]
-# Where they are defined, in the order of the layers: a name imports nearly all that stands before its home.
-_HOMES = (
-    "actions",
-    "errors",
-    "persistence",
-    "kernels",
-    "dictionaries",
-    "posterior",
-    "learning",
-    "learning.noise",
-    "drift",
-    "boxes.constraints",
-    "confidence",
-    "policy",
-    "tables",
-    "presets",
-    "loop",
-    "offpolicy",
-)
-_PACKAGES = ("boxes", "environments", "logs", "plots", "theory")
+# Where they are defined; what has no names here is a name itself.
+_HOMES = {
+    "actions": ("Box", "Choice", "LinearLimit", "Range"),
+    "boxes.constraints": ("Above", "Below"),
+    "confidence": (
+        "ChowdhuryGopalan",
+        "Confidence",
+        "ConstantRadius",
+        "KrauseOng",
+        "LearnedDeviations",
+        "Lemma31",
+        "Lemma41",
+        "StageRadius",
+        "StandardDeviations",
+        "Tightened",
+    ),
+    "dictionaries": ("DictionaryRule", "Fixed", "Kors", "PosteriorVariance", "Resampling"),
+    "drift": ("Discount", "Restart", "Wander", "Window"),
+    "errors": ("InputError", "KernelBanditsError", "MissingPackageError", "UnavailableError"),
+    "kernels": (
+        "Constant",
+        "Exponential",
+        "Gaussian",
+        "Kernel",
+        "Linear",
+        "Matern",
+        "Mixed",
+        "PerArm",
+        "Polynomial",
+        "TensorProduct",
+        "median_lengthscale",
+        "register_with_scikit_learn",
+    ),
+    "learning": ("KernelLearning",),
+    "learning.noise": ("UnequalNoise",),
+    "loop": ("RunResult", "run"),
+    "offpolicy": ("learn_from",),
+    "offpolicy.verdict": ("verdict",),
+    "persistence": ("register",),
+    "policy": ("Decision", "Policy", "load"),
+    "posterior": ("Prediction",),
+    "presets": (
+        "cbbkb",
+        "cbkb",
+        "cgp_ucb",
+        "ek_ucb",
+        "family_ucb",
+        "inverse_gap_weighting",
+        "k_ucb",
+        "lin_ucb",
+        "random_features_ucb",
+        "sup_kernel_ucb",
+        "thompson_sampling",
+        "uniform",
+    ),
+    "tables": (
+        "Arms",
+        "Boolean",
+        "Categorical",
+        "Cyclic",
+        "Date",
+        "Embedding",
+        "Features",
+        "NamedDecision",
+        "Numeric",
+        "Ordered",
+        "TablePolicy",
+    ),
+    "environments": (),
+    "logs": (),
+    "plots": (),
+    "theory": (),
+}
 
 
 if not TYPE_CHECKING:  # so that a checker knows every name, and no other
 
     def __getattr__(name: str) -> Any:
-        if name in _PACKAGES or name in _HOMES:
+        home = next((home for home, names in _HOMES.items() if name in names), None)
+        if home is not None:
+            globals()[name] = found = getattr(import_module(f"{__name__}.{home}"), name)
+            return found
+        if any(home.partition(".")[0] == name for home in _HOMES):
             return import_module(f"{__name__}.{name}")
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        homes = (import_module(f"{__name__}.{home}") for home in _HOMES)
-        globals()[name] = found = next(getattr(home, name) for home in homes if hasattr(home, name))
-        return found
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

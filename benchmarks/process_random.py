@@ -24,7 +24,7 @@ import numpy as np
 from process import LAST, PEAK, Plant, Run
 
 import kernel_bandits as kb
-from kernel_bandits.kernels import KernelLike, Shear
+from kernel_bandits.kernels import Shear
 
 SHORT = 5.0
 SETS = {"development": range(40), "seen": range(10_000, 10_105), "held-out": range(10_105, 10_150)}
@@ -76,7 +76,7 @@ def oracle(plant: Plant, number: int) -> kb.Policy:
     # turned axes mix the widths
     widths[: plant.matter] = np.exp(np.log(plant.widths).mean()) if plant.oblique else plant.widths
     box = plant.box.high - plant.box.low
-    kernel: KernelLike = kb.Gaussian(widths * box)
+    kernel: kb.Kernel = kb.Gaussian(widths * box)
     if plant.sensors:
         centre, spread = plant.sensor_units
         slopes = np.zeros((plant.settings, plant.sensors))

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel_bandits.actions import Box, are_arms
+from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.learning.columns import Rewards, RewardUnits, return_to_their_places
@@ -19,7 +19,7 @@ from kernel_bandits.learning.defaults import SURPRISED_GROWTH, UNKNOWN_NOISE
 from kernel_bandits.learning.fit import KernelLearning
 from kernel_bandits.learning.learners import Learner, Refit
 from kernel_bandits.learning.mixed import MixedModel
-from kernel_bandits.learning.places import Places, ShortList, price_of
+from kernel_bandits.learning.places import Places
 from kernel_bandits.posterior.base import (
     Bound,
     Evaluated,
@@ -58,10 +58,8 @@ class LearnedPosterior(PosteriorAround):
         learner: the one given, with what it has noted of the columns.
         model: what was learned last; None before that, where nothing was given.
         units: of the rewards.
-        places: what was played where; None in a box, of a long list of described actions, or where a kernel was given.
-        best: the best reward since the first fit and before it.
-        surprise: the share of rewards then whose value was seen once; of a short list of described actions, the share
-            of noise in their deviation.
+        places: what was played where; None in a box, or where a kernel was given.
+        beyond: where more was earned than counts of rewards, shape (b, d).
     """
 
     __slots__ = (
@@ -69,7 +67,7 @@ class LearnedPosterior(PosteriorAround):
         "_next",
         "_rewards",
         "_seed",
-        "best",
+        "beyond",
         "bonus",
         "failures",
         "is_provisional",
@@ -80,7 +78,6 @@ class LearnedPosterior(PosteriorAround):
         "places",
         "prior_mean",
         "shape",
-        "surprise",
         "units",
         "within",
     )
@@ -103,8 +100,8 @@ class LearnedPosterior(PosteriorAround):
         # Rewards as they came, where the history is kept: those that the posterior within learns are bounded and
         # rounded, and equal ones would differ after some changes of the prior mean.
         self._rewards = Rows()
-        self.best, self.surprise = 0.0, 0.0
-        self.places: Places | ShortList | None = Places(learner.context_columns) if start is None else None
+        self.beyond: FloatArray = np.empty(0)
+        self.places: Places | None = Places(learner.context_columns) if start is None else None
         # A history-free stream until the kernel is frozen.
         self._kept = History() if self._is_history_free else None
 
@@ -135,10 +132,7 @@ class LearnedPosterior(PosteriorAround):
         if self.model is None:
             within = learner.build(None, UNKNOWN_NOISE, 0)
         # a box has a design of its own
-        places: Places | ShortList | None = None
-        if self.places is not None and box is None:
-            arms = are_arms(points[:, context_columns:])
-            places = Places(context_columns) if arms else ShortList(context_columns)
+        places = None if self.places is None or box is not None else Places(context_columns)
         return evolve(self, learner=learner, within=within, places=places)
 
     def in_box(self, box: Box) -> Self:
@@ -221,23 +215,14 @@ class LearnedPosterior(PosteriorAround):
             return 0.0 * rewards
         return self.units.bounded(rewards) - self.prior_mean
 
-    def due(self, points: FloatArray, means: FloatArray, stds: FloatArray) -> int | None:
+    def due(self, points: FloatArray, means: FloatArray) -> int | None:
         if self.places is None or self.model is None:
             return None
-        if isinstance(self.places, Places) and self.best > self.units.high and not self._is_history_free:
-            played, rewards = self.observations
-            again = self.places.doubtful(points, played[rewards > self.units.high])
-            if again is not None:
-                return again
-        return self.places.due(points, means, stds, self.best, self.surprise)
+        again = self.places.doubtful(points, self.beyond) if len(self.beyond) else None
+        return self.places.due(points, means) if again is None else again
 
-    def _played(self, points: FloatArray, evaluated: Evaluated | None = None) -> Places | ShortList | None:
-        if self.places is None:
-            return None
-        if evaluated is None or self.model is None:
-            return self.places.played(points)
-        evaluation, row = evaluated
-        return self.places.played(points, price_of(evaluation.mean, evaluation.std, row, self.best))
+    def _played(self, points: FloatArray, evaluated: Evaluated | None = None) -> Places | None:
+        return None if self.places is None else self.places.played(points, evaluated)
 
     def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Evaluated | None = None) -> Self:
         within = self.within.awaiting(keys, points, _known(evaluated))
@@ -261,7 +246,7 @@ class LearnedPosterior(PosteriorAround):
             evaluation, row = (self.evaluate_finite(points), 0) if evaluated is None else evaluated
             within = self.within.learned(points, self._centred(rewards), None, (evaluation.within, row))
             kept = self._keeping(within, points, rewards, None)
-            return evolve(kept, places=self._played(points, evaluated))._refitted_if_due()
+            return evolve(kept, places=kept._played(points, evaluated))._refitted_if_due()
         self.learner.check(points)
         posterior, start = self, 0
         while start < len(points):
@@ -271,7 +256,7 @@ class LearnedPosterior(PosteriorAround):
             own = None if weights is None else weights[some]
             within = posterior.within.learned(points[some], posterior._centred(rewards[some]), own)
             kept = posterior._keeping(within, points[some], rewards[some], own)
-            kept = evolve(kept, places=posterior._played(points[some]))
+            kept = evolve(kept, places=kept._played(points[some]))
             posterior, start = kept._refitted_if_due(), start + count
         return posterior
 
@@ -296,18 +281,23 @@ class LearnedPosterior(PosteriorAround):
 
         One beyond what counts may be the first of a kind: it is not left for the next fit.
         """
-        following, changes, best = self._next, self.kernel_changes, self.best
-        if self.model is not None:
-            best = max(best, float(rewards.max()))
-        if following is not None and changes and rewards.max() > self.units.high:
-            following = min(following, max(within.round_index, math.ceil(SURPRISED_GROWTH * changes[-1].round_index)))
+        following, changes, beyond, places = self._next, self.kernel_changes, self.beyond, self.places
+        if self.model is not None and rewards.max() > self.units.high:
+            more = points[rewards > self.units.high]
+            beyond = np.concatenate([beyond, more]) if len(beyond) else more
+            if places is not None:
+                places = places.found(float(np.maximum(rewards - self.units.high, 0.0).sum()))
+            if following is not None and changes:
+                following = min(
+                    following, max(within.round_index, math.ceil(SURPRISED_GROWTH * changes[-1].round_index))
+                )
         if self._kept is not None:
             kept = self._kept.extended(points, rewards, weights)
-            return evolve(self, within=within, best=best, _next=following, _kept=kept)
+            return evolve(self, within=within, beyond=beyond, places=places, _next=following, _kept=kept)
         if self._is_history_free:
-            return evolve(self, within=within, best=best)
+            return evolve(self, within=within, beyond=beyond, places=places)
         rows = self._rewards.extended(rewards)
-        return evolve(self, within=within, best=best, _next=following, _rewards=rows)
+        return evolve(self, within=within, beyond=beyond, places=places, _next=following, _rewards=rows)
 
     def of_history(
         self, points: FloatArray, rewards: FloatArray, candidates: FloatArray, weights: FloatArray | None = None
@@ -325,9 +315,9 @@ class LearnedPosterior(PosteriorAround):
             return super(LearnedPosterior, posterior).of_history(points, rewards, candidates, weights)
         within = posterior.learner.build(refit.kernel, refit.regularization, 1)
         within = within.of_history(points, units.bounded(rewards) - refit.mean, refit.sample, weights)
-        adopted = posterior._adopting(refit, within, units, rewards)
+        adopted = posterior._adopting(refit, within, units, points, rewards)
         kept = adopted._keeping(within, points, rewards, weights)
-        kept = evolve(kept, places=adopted._played(points))
+        kept = evolve(kept, places=kept._played(points))
         return evolve(kept, _next=kept.learner.next_round(self.learning, kept.round_index))
 
     def _refitted_if_due(self) -> Self:
@@ -359,7 +349,7 @@ class LearnedPosterior(PosteriorAround):
         within = self._rebuilt(refit, points, units.bounded(rewards) - refit.mean, self.dictionary_points)
         if not self.learner.accepts(self.within, within, refit, generator):
             return self
-        return self._adopting(refit, within, units, rewards)
+        return self._adopting(refit, within, units, points, rewards)
 
     # What overflows on the way is refused by name, or another model is found.
     @np.errstate(divide="ignore", invalid="ignore", over="ignore")
@@ -374,21 +364,23 @@ class LearnedPosterior(PosteriorAround):
             units = RewardUnits.of(rewards, may_be_cut=False)
         return units, self.learner.refit(points, units.bounded(rewards), self.model, generator)
 
-    def _adopting(self, refit: Refit[Any], within: Posterior, units: RewardUnits, rewards: FloatArray) -> Self:
-        """Return it with a model, its posterior, and the units of the rewards so far, shape (t,)."""
-        values, counts = np.unique(rewards, return_counts=True)
+    def _adopting(
+        self, refit: Refit[Any], within: Posterior, units: RewardUnits, points: FloatArray, rewards: FloatArray
+    ) -> Self:
+        """Return it with a model, its posterior, and the units of the rewards (t,) at points (t, d) so far."""
         places, model = self.places, refit.model
-        if isinstance(places, Places) and isinstance(model, MixedModel):
-            places = places.measured(model.contexts) if model.actions is None else None
-        surprise = float((counts == 1).sum()) / len(rewards)
-        if isinstance(places, ShortList):
-            # of a kernel without shares nothing is known that looks could go by
-            surprise = math.sqrt(dict(refit.shares).get("noise", 0.0))
+        if places is not None and isinstance(model, MixedModel):
+            if model.actions is None:
+                surprise = float((np.unique(rewards, return_counts=True)[1] == 1).sum()) / len(rewards)
+            else:
+                surprise = math.sqrt(dict(refit.shares)["noise"])
+            places = places.measured(model.contexts, model.actions, surprise)
+            if self.model is None:
+                places = places.found(float((rewards - units.bounded(rewards)).clip(0.0).sum()))
         return evolve(
             self,
             within=within,
-            best=values.item(-1),
-            surprise=surprise,
+            beyond=points[rewards > units.high],
             places=places,
             prior_mean=refit.mean,
             bonus=refit.bonus,

@@ -13,6 +13,7 @@ from kernel_bandits.learning.places import Places
 from kernel_bandits.posterior.base import Evaluation
 
 ARMS = np.eye(3)
+NONE = np.empty((0, 4))
 
 
 def units(columns):
@@ -22,7 +23,7 @@ def units(columns):
 
 
 def places_of(columns, surprise=1.0, actions=None):
-    return Places(columns).measured(units(columns), actions, surprise)
+    return Places(columns).measured(units(columns), actions, surprise, np.empty((0, columns + 3)))
 
 
 def joint(contexts, arms):
@@ -81,32 +82,34 @@ def test_an_action_is_tried_again_as_squares_of_its_tries_are_affordable_and_the
     places = places_of(1).played(joint(np.zeros((2, 1)), [1, 2]))
     for visits in range(3, 16):
         places = places.played(joint(np.zeros((1, 1)), [0]))
-        assert places.found(1.0).due(here, means) == (1 if visits >= 12 else None)
+        assert places.found(NONE, 1.0).due(here, means) == (1 if visits >= 12 else None)
     # (1 + 1)²·0.1 is to be left
-    assert places.found(0.401).due(here, means) == 1
-    assert places.found(0.399).due(here, means) is None
-    assert places.found(0.401).due(offered(np.array([9.0])), means) is None
+    assert places.found(NONE, 0.401).due(here, means) == 1
+    assert places.found(NONE, 0.399).due(here, means) is None
+    assert places.found(NONE, 0.401).due(offered(np.array([9.0])), means) is None
 
 
 def test_every_second_look_is_taken_where_it_can_be_paid():
     means, here = np.array([1.0, 0.9, 0.8]), offered(np.zeros(1))
     places = places_of(1).played(joint(np.zeros((15, 1)), [1, 2] + 13 * [0]))
-    looked = places.played(joint(np.full((1, 1), 9.0), [1]), (Evaluation(means, np.zeros(3)), 1)).found(0.1)
-    assert places.found(0.11).due(here, means) is None
-    assert looked.found(0.11).due(here, means) == 1
-    assert looked.found(0.08).due(here, means) is None
+    looked = places.played(joint(np.full((1, 1), 9.0), [1]), (Evaluation(means, np.zeros(3)), 1)).found(NONE, 0.1)
+    assert places.found(NONE, 0.11).due(here, means) is None
+    assert looked.found(NONE, 0.11).due(here, means) == 1
+    assert looked.found(NONE, 0.08).due(here, means) is None
 
 
 def test_what_earned_more_than_counts_is_tried_there_again_until_it_did_not():
     found, here, elsewhere = joint(np.zeros((1, 1)), [1]), offered(np.zeros(1)), offered(np.array([9.0]))
-    places = places_of(1).played(np.vstack([found, joint(np.zeros((5, 1)), [0] * 5)]))
-    assert places.doubtful(here, found) == 1
-    assert places.doubtful(elsewhere, found) is None
-    assert places.doubtful(here, np.empty((0, 4))) is None
+    places, means = places_of(1).played(np.vstack([found, joint(np.zeros((5, 1)), [0] * 5)])), np.zeros(3)
+    assert places.due(here, means) is None
+    doubting = places.found(found, 0.0)
+    assert doubting.due(here, means) == 1
+    assert doubting.due(elsewhere, means) is None
     # an ordinary reward: it was an outlier; the same once more: it is worth another look
-    again = places.played(found)
-    assert again.doubtful(here, found) is None
-    assert again.doubtful(here, np.vstack([found, found])) == 1
+    assert doubting.played(found).due(here, means) is None
+    assert doubting.played(found).found(found, 0.0).due(here, means) == 1
+    # the next fit counts it in full
+    assert doubting.measured(units(1), None, 1.0, NONE).due(here, means) is None
 
 
 def test_thousands_of_plays_are_thinned_and_count_as_many():

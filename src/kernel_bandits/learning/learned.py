@@ -59,7 +59,6 @@ class LearnedPosterior(PosteriorAround):
         model: what was learned last; None before that, where nothing was given.
         units: of the rewards.
         places: what was played where; None in a box, or where a kernel was given.
-        beyond: where more was earned than counts of rewards, shape (b, d).
     """
 
     __slots__ = (
@@ -67,7 +66,6 @@ class LearnedPosterior(PosteriorAround):
         "_next",
         "_rewards",
         "_seed",
-        "beyond",
         "bonus",
         "failures",
         "is_provisional",
@@ -100,7 +98,6 @@ class LearnedPosterior(PosteriorAround):
         # Rewards as they came, where the history is kept: those that the posterior within learns are bounded and
         # rounded, and equal ones would differ after some changes of the prior mean.
         self._rewards = Rows()
-        self.beyond: FloatArray = np.empty(0)
         self.places: Places | None = Places(learner.context_columns) if start is None else None
         # A history-free stream until the kernel is frozen.
         self._kept = History() if self._is_history_free else None
@@ -216,10 +213,7 @@ class LearnedPosterior(PosteriorAround):
         return self.units.bounded(rewards) - self.prior_mean
 
     def due(self, points: FloatArray, means: FloatArray) -> int | None:
-        if self.places is None or self.model is None:
-            return None
-        again = self.places.doubtful(points, self.beyond) if len(self.beyond) else None
-        return self.places.due(points, means) if again is None else again
+        return None if self.places is None else self.places.due(points, means)
 
     def _played(self, points: FloatArray, evaluated: Evaluated | None = None) -> Places | None:
         return None if self.places is None else self.places.played(points, evaluated)
@@ -281,23 +275,20 @@ class LearnedPosterior(PosteriorAround):
 
         One beyond what counts may be the first of a kind: it is not left for the next fit.
         """
-        following, changes, beyond, places = self._next, self.kernel_changes, self.beyond, self.places
-        if self.model is not None and rewards.max() > self.units.high:
-            more = points[rewards > self.units.high]
-            beyond = np.concatenate([beyond, more]) if len(beyond) else more
+        following, changes, places, high = self._next, self.kernel_changes, self.places, self.units.high
+        if self.model is not None and rewards.max() > high:
             if places is not None:
-                places = places.found(float(np.maximum(rewards - self.units.high, 0.0).sum()))
+                places = places.found(points[rewards > high], float((rewards - high).clip(0.0).sum()))
             if following is not None and changes:
-                following = min(
-                    following, max(within.round_index, math.ceil(SURPRISED_GROWTH * changes[-1].round_index))
-                )
+                soon = math.ceil(SURPRISED_GROWTH * changes[-1].round_index)
+                following = min(following, max(within.round_index, soon))
         if self._kept is not None:
             kept = self._kept.extended(points, rewards, weights)
-            return evolve(self, within=within, beyond=beyond, places=places, _next=following, _kept=kept)
+            return evolve(self, within=within, places=places, _next=following, _kept=kept)
         if self._is_history_free:
-            return evolve(self, within=within, beyond=beyond, places=places)
+            return evolve(self, within=within, places=places)
         rows = self._rewards.extended(rewards)
-        return evolve(self, within=within, beyond=beyond, places=places, _next=following, _rewards=rows)
+        return evolve(self, within=within, places=places, _next=following, _rewards=rows)
 
     def of_history(
         self, points: FloatArray, rewards: FloatArray, candidates: FloatArray, weights: FloatArray | None = None
@@ -374,13 +365,13 @@ class LearnedPosterior(PosteriorAround):
                 surprise = float((np.unique(rewards, return_counts=True)[1] == 1).sum()) / len(rewards)
             else:
                 surprise = math.sqrt(dict(refit.shares)["noise"])
-            places = places.measured(model.contexts, model.actions, surprise)
+            is_beyond = rewards > units.high
+            places = places.measured(model.contexts, model.actions, surprise, points[is_beyond])
             if self.model is None:
-                places = places.found(float((rewards - units.bounded(rewards)).clip(0.0).sum()))
+                places = places.found(points[:0], float((rewards - units.high)[is_beyond].sum()))
         return evolve(
             self,
             within=within,
-            beyond=points[rewards > units.high],
             places=places,
             prior_mean=refit.mean,
             bonus=refit.bonus,

@@ -46,6 +46,7 @@ class Places:
 
     __slots__ = (
         "_actions",
+        "_beyond",
         "_contexts",
         "_left",
         "_looks",
@@ -63,6 +64,8 @@ class Places:
         self._rows, self._standard = Rows(), Rows()
         self._contexts: ColumnUnits | None = None
         self._actions: ColumnUnits | None = None
+        # where more was earned than counts of rewards
+        self._beyond = Rows()
         # what is left to be spent
         self._left = self._surprise = 0.0
         self._looks = 0
@@ -84,9 +87,9 @@ class Places:
                 after._standard = self._standard.extended(self._standardised(kept))
         return after._thinned() if len(after._rows) > REMEMBERED_PLAYS else after
 
-    def found(self, surplus: float) -> Self:
-        """Return these with what was earned beyond what counts of rewards, which is to be spent on looks."""
-        return evolve(self, _left=self._left + surplus)
+    def found(self, points: FloatArray, surplus: float) -> Self:
+        """Return these with points (n, d) where more was earned than counts of rewards, and by how much in all."""
+        return evolve(self, _beyond=self._beyond.extended(points), _left=self._left + surplus)
 
     def _thinned(self) -> Self:
         """Return these with every second of the plays that were remembered."""
@@ -96,10 +99,18 @@ class Places:
         standard = Rows() if self._contexts is None else Rows.of(self._standardised(rows))
         return evolve(self, _rows=Rows.of(rows), _standard=standard, _stride=stride)
 
-    def measured(self, contexts: ColumnUnits, actions: ColumnUnits | None, surprise: float) -> Self:
-        """Return these in units of contexts and actions, None where they name arms, with u."""
+    def measured(self, contexts: ColumnUnits, actions: ColumnUnits | None, surprise: float, beyond: FloatArray) -> Self:
+        """Return these in units of contexts and actions, None where they name arms.
+
+        Args:
+            contexts: units of the context columns.
+            actions: units of the action columns; None where they name arms.
+            surprise: u.
+            beyond: where more was earned than counts of rewards by now, shape (b, d).
+        """
         split, rows = len(contexts.centre), self._rows.array
         after = evolve(self, _split=split, _contexts=contexts, _actions=actions, _surprise=surprise)
+        after._beyond = Rows.of(beyond)
         if len(rows):
             after._standard = Rows.of(after._standardised(rows))
         return after
@@ -132,26 +143,22 @@ class Places:
             of_each += counts @ products
         return self._stride * visits, self._stride * of_each
 
-    def doubtful(self, points: FloatArray, beyond: FloatArray) -> int | None:
-        """Return which of the points (A, d) of one context is to be tried again, if one is.
-
-        Args:
-            points: on offer.
-            beyond: where rewards beyond what counts were earned, shape (b, d).
-        """
-        if self._contexts is None:
-            return None
-        found = evolve(self, _standard=Rows.of(self._standardised(beyond)), _stride=1).visits(points)[1]
+    def _doubtful(self, points: FloatArray, of_each: FloatArray) -> int | None:
+        """Return which of the points (A, d) is to be tried again, if one is, given how often each was played there."""
+        found = evolve(self, _standard=Rows.of(self._standardised(self._beyond.array)), _stride=1).visits(points)[1]
         row = int(found.argmax())
-        return row if found[row] >= 0.5 and self.visits(points)[1][row] < 2.0 * found[row] else None
+        return row if found[row] >= 0.5 and of_each[row] < 2.0 * found[row] else None
 
     def due(self, points: FloatArray, means: FloatArray) -> int | None:
         """Return which of the points (A, d) of one context, with expected rewards (A,), is to be tried, if one is."""
         left, costs = self._left, means.max() - means
         affordable = (costs > 0.0) & (costs <= left)
-        if self._contexts is None or not affordable.any():
+        if self._contexts is None or not (affordable.any() or len(self._beyond)):
             return None
         visits, of_each = self.visits(points)
+        again = self._doubtful(points, of_each) if len(self._beyond) else None
+        if again is not None:
+            return again
         squares = (of_each + 1.0) ** 2
         prices = np.where(affordable & (len(points) * squares <= visits), squares * costs, np.inf)
         row = int(prices.argmin())

@@ -46,8 +46,8 @@ Ours is `kb.ek_ucb(seed=…)` with **nothing set**.
 
 In the **wheel** contexts fill the unit disc. One arm pays 1.2 and the others 1, all ± 0.05, but beyond the radius δ
 one arm of each quadrant pays 50. That the rim is worth a look cannot be seen from rewards of 1 ± 0.05, and a standard
-deviation is learned from those. One part in twenty of what was earned beyond uniform play is spent on arms that were
-hardly tried in a place like this one ([with nothing set](learning-the-kernel.md#where-an-arm-was-hardly-tried)).
+deviation is learned from those. Of what is earned beyond uniform play in round t, one part in √t is spent on arms that
+were hardly tried in a place like this one ([with nothing set](learning-the-kernel.md#where-an-arm-was-hardly-tried)).
 
 """
 TAIL = """

@@ -8,7 +8,7 @@ import pytest
 
 import kernel_bandits as kb
 from kernel_bandits.learning.columns import ColumnUnits
-from kernel_bandits.learning.defaults import LOOKS_SHARE, PLACE_WIDTH, REMEMBERED_PLAYS
+from kernel_bandits.learning.defaults import PLACE_WIDTH, REMEMBERED_PLAYS
 from kernel_bandits.learning.places import Places
 from kernel_bandits.posterior.base import Evaluation
 
@@ -55,16 +55,16 @@ def test_a_play_of_a_described_action_counts_for_those_like_it():
 def test_a_share_of_what_is_earned_beyond_uniform_play_is_left_to_be_spent():
     means, points = np.array([2.0, 1.0, 0.0]), offered(np.zeros(1))
     evaluation, surprise = Evaluation(means, np.zeros(3)), 0.5
-    # thirty plays here of the best: 30·(2 − 1) was earned beyond uniform play
+    # thirty plays of the best, each of which earned 2 − 1 beyond uniform play
     places = places_of(1, surprise)
     for _ in range(30):
         places = places.played(points[:1], (evaluation, 0))
-    earned = 30.0 * surprise * LOOKS_SHARE
+    earned = surprise * sum(1.0 / math.sqrt(number) for number in range(1, 31))
     assert places.due(points, np.array([2.0, 2.0 - 0.99 * earned, -9.0])) == 1
     assert places.due(points, np.array([2.0, 2.0 - 1.01 * earned, -9.0])) is None
     # a play that looked worse by ½ cost as much, and earned half as much beyond uniform play
     spent = places.played(points[1:2], (Evaluation(np.array([2.0, 1.5, -0.5]), np.zeros(3)), 1))
-    left = earned - 0.5 + 0.5 * surprise * LOOKS_SHARE
+    left = earned - 0.5 + 0.5 * surprise / math.sqrt(31)
     assert spent.due(points, np.array([2.0, -9.0, 2.0 - 0.99 * left])) == 2
     assert spent.due(points, np.array([2.0, -9.0, 2.0 - 1.01 * left])) is None
 

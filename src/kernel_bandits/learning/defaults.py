@@ -120,8 +120,6 @@ ZERO_INFLATED_COUNT = 2
 # Contexts this far apart, in standard deviations times √n, are in one place. In two columns that is a sixth of what a
 # uniform variable spans; in ten of them hardly any two contexts are in one place. python benchmarks/showdown/run.py
 PLACE_WIDTH = 0.35
-# The share of what was earned beyond uniform play that looks may cost.
-LOOKS_SHARE = 0.05
 # At most so many plays are remembered, and then every second: a look at them takes as long as a decision.
 REMEMBERED_PLAYS = 2048
 

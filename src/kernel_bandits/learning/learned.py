@@ -307,8 +307,7 @@ class LearnedPosterior(PosteriorAround):
         within = posterior.learner.build(refit.kernel, refit.regularization, 1)
         within = within.of_history(points, units.bounded(rewards) - refit.mean, refit.sample, weights)
         adopted = posterior._adopting(refit, within, units, points, rewards)
-        kept = adopted._keeping(within, points, rewards, weights)
-        kept = evolve(kept, places=kept._played(points))
+        kept = evolve(adopted._keeping(within, points, rewards, weights), places=adopted._played(points))
         return evolve(kept, _next=kept.learner.next_round(self.learning, kept.round_index))
 
     def _refitted_if_due(self) -> Self:

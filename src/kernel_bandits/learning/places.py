@@ -3,9 +3,10 @@
 A standard deviation is learned from rewards, and the first rewards may be nothing like those that nobody has looked
 for: a jackpot of 50 beside rewards of 1 ± 0.05. How often an action was played in a place like this one is a matter of
 contexts alone, and what a look there may cost is measured by what was earned, as in conservative bandits (Wu et al.
-2016): **one part in twenty of what was earned beyond uniform play is spent on looks.** Both are in the unit of the
-rewards, so no kind of reward has to be known. With b left to be spent, an action that looks worse by c than another,
-and was played n of the N times that a place like this one was visited, one of K, is tried if
+2016): **of what is earned beyond uniform play in round t, one part in √t is spent on looks.** Both are in the unit of
+the rewards, so no kind of reward has to be known, and in the end looks cost next to nothing of it. With b left to be
+spent, an action that looks worse by c than another, and was played n of the N times that a place like this one was
+visited, one of K, is tried if
 
     (n + 1)²·c ≤ b    and    (n + 1)² ≤ N/K,
 
@@ -13,7 +14,7 @@ since after n looks that found nothing, one more finds something with a probabil
 that places where little is known come first, and the second that the place comes back. For every second look it is
 enough that c ≤ b: places where little is known are far out, and what is looked for may be in the middle.
 
-Of the twentieth a share u is spent, the probability of a surprise. By Good (1953) a value that was never seen before is
+Of that a share u is spent, the probability of a surprise. By Good (1953) a value that was never seen before is
 as likely as the share of rewards whose value was seen once: 0 for clicks, and 1 for yields. Of described actions, such
 as prices, what surprises is what the model does not explain by their neighbours, and u is the share of noise in the
 deviation of rewards.
@@ -32,7 +33,7 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.learning.columns import ColumnUnits
-from kernel_bandits.learning.defaults import LOOKS_SHARE, PLACE_WIDTH, REMEMBERED_PLAYS
+from kernel_bandits.learning.defaults import PLACE_WIDTH, REMEMBERED_PLAYS
 from kernel_bandits.values import Rows, evolve
 
 
@@ -78,7 +79,7 @@ class Places:
         if evaluated is not None:
             means, row = evaluated[0].mean, evaluated[1]
             own, cost = means.item(row), float(means.max()) - means.item(row)
-            gained = self._surprise * LOOKS_SHARE * (own - float(means.mean()))
+            gained = self._surprise / math.sqrt(after._plays) * (own - float(means.mean()))
             after._left = self._left + gained - cost
             after._looks += cost > 0.0
         if len(kept):

@@ -78,15 +78,15 @@ def test_nothing_is_spent_where_no_surprise_is_to_be_expected():
 
 def test_an_action_is_tried_again_as_squares_of_its_tries_are_affordable_and_the_place_comes_back():
     means, here = np.array([1.0, 0.9, 0.8]), offered(np.zeros(1))
-    # each of the other arms was tried once here: (1 + 1)² visits for each of three arms
-    places = places_of(1).played(joint(np.zeros((2, 1)), [1, 2]))
-    for visits in range(3, 16):
+    # each of the other arms was tried twice here: 2½² visits for each of three arms
+    places = places_of(1).played(joint(np.zeros((4, 1)), [1, 1, 2, 2]))
+    for visits in range(5, 25):
         places = places.played(joint(np.zeros((1, 1)), [0]))
-        assert places.found(NONE, 1.0).due(here, means) == (1 if visits >= 12 else None)
-    # (1 + 1)²·0.1 is to be left
-    assert places.found(NONE, 0.401).due(here, means) == 1
-    assert places.found(NONE, 0.399).due(here, means) is None
-    assert places.found(NONE, 0.401).due(offered(np.array([9.0])), means) is None
+        assert places.found(NONE, 1.0).due(here, means) == (1 if visits >= 18.75 else None)
+    # (2 + 1)²·0.1 is to be left
+    assert places.found(NONE, 0.901).due(here, means) == 1
+    assert places.found(NONE, 0.899).due(here, means) is None
+    assert places.found(NONE, 0.901).due(offered(np.array([9.0])), means) is None
 
 
 def test_every_second_look_is_taken_where_it_can_be_paid():

@@ -8,7 +8,7 @@ the rewards, so no kind of reward has to be known, and in the end looks cost nex
 spent, an action that looks worse by c than another, and was played n of the N times that a place like this one was
 visited, one of K, is tried if
 
-    (n + 1)²·c ≤ b    and    (n + 1)² ≤ N/K,
+    (n + 1)²·c ≤ b    and    (n + ½)² ≤ N/K,
 
 since after n looks that found nothing, one more finds something with a probability of about 1/(n + 1)². The first says
 that places where little is known come first, and the second that the place comes back. For every second look it is
@@ -160,8 +160,8 @@ class Places:
         again = self._doubtful(points, of_each) if len(self._beyond) else None
         if again is not None:
             return again
-        squares = (of_each + 1.0) ** 2
-        prices = np.where(affordable & (len(points) * squares <= visits), squares * costs, np.inf)
+        comes_back = len(points) * (of_each + 0.5) ** 2 <= visits
+        prices = np.where(affordable & comes_back, (of_each + 1.0) ** 2 * costs, np.inf)
         row = int(prices.argmin())
         limit = math.inf if self._looks % 2 else left
         return row if prices[row] <= limit and math.isfinite(prices[row]) else None

@@ -8,7 +8,7 @@ import pytest
 
 import kernel_bandits as kb
 from kernel_bandits.learning.columns import ColumnUnits
-from kernel_bandits.learning.defaults import PLACE_WIDTH, REMEMBERED_PLAYS
+from kernel_bandits.learning.defaults import PLACE_WIDTH, REMEMBERED_PLAYS, SHORT_LIST
 from kernel_bandits.learning.places import Places
 from kernel_bandits.posterior.base import Evaluation
 
@@ -22,8 +22,8 @@ def units(columns):
     return replace(box, centre=np.zeros(columns), spread=np.ones(columns))
 
 
-def places_of(columns, surprise=1.0, actions=None):
-    return Places(columns).measured(units(columns), actions, surprise, np.empty((0, columns + 3)))
+def places_of(columns, u=1.0):
+    return Places(columns).measured(units(columns), True, u, np.empty((0, columns + 3)))
 
 
 def joint(contexts, arms):
@@ -44,33 +44,48 @@ def test_a_play_counts_by_its_distance():
     np.testing.assert_allclose(of_each, [1.0, 1.0 + near, 0.0])
 
 
-def test_a_play_of_a_described_action_counts_for_those_like_it():
+def test_a_play_of_a_described_action_counts_in_all_contexts():
     prices = np.array([[0.0, 1.0], [0.0, 1.2], [0.0, 9.0]])
-    visits, of_each = places_of(1, actions=units(1)).played(prices[:1]).visits(prices)
-    near = math.exp(-0.5 * 0.04 / PLACE_WIDTH**2)
-    assert visits == 1.0
-    np.testing.assert_allclose(of_each, [1.0, near, 0.0], atol=1e-12)
+    places = (
+        Places(1)
+        .measured(units(1), False, 1.0, prices[:0])
+        .played(prices[[0, 0, 2]] + [[0.0, 0.0], [7.0, 0.0], [9.0, 0.0]])
+    )
+    visits, of_each = places.visits(prices)
+    assert visits == 3.0
+    assert of_each.tolist() == [2.0, 0.0, 1.0]
+    assert places.found(prices[:0], 1.0).due(prices, np.array([1.0, 0.5, 0.0])) == 1
+
+
+def test_of_a_long_list_nothing_is_tried():
+    points = np.column_stack([np.zeros(SHORT_LIST + 1), np.arange(SHORT_LIST + 1)])
+    places, means = (
+        Places(1).measured(units(1), False, 1.0, points[:0]).played(np.tile(points[:1], (100, 1))),
+        -points[:, 1],
+    )
+    assert places.found(points[:0], 99.0).due(points[:-1], means[:-1]) == 1
+    assert places.found(points[:0], 99.0).due(points, means) is None
 
 
 def test_a_share_of_what_is_earned_beyond_uniform_play_is_left_to_be_spent():
     means, points = np.array([2.0, 1.0, 0.0]), offered(np.zeros(1))
-    evaluation, surprise = Evaluation(means, np.zeros(3)), 0.5
+    evaluation, u = Evaluation(means, np.zeros(3)), 0.5
     # thirty plays of the best, each of which earned 2 − 1 beyond uniform play
-    places = places_of(1, surprise)
+    places = places_of(1, u)
     for _ in range(30):
         places = places.played(points[:1], (evaluation, 0))
-    earned = surprise * sum(1.0 / math.sqrt(number) for number in range(1, 31))
+    earned = u * sum(1.0 / math.sqrt(number) for number in range(1, 31))
     assert places.due(points, np.array([2.0, 2.0 - 0.99 * earned, -9.0])) == 1
     assert places.due(points, np.array([2.0, 2.0 - 1.01 * earned, -9.0])) is None
     # a play that looked worse by ½ cost as much, and earned half as much beyond uniform play
     spent = places.played(points[1:2], (Evaluation(np.array([2.0, 1.5, -0.5]), np.zeros(3)), 1))
-    left = earned - 0.5 + 0.5 * surprise / math.sqrt(31)
+    left = earned - 0.5 + 0.5 * u / math.sqrt(31)
     assert spent.due(points, np.array([2.0, -9.0, 2.0 - 0.99 * left])) == 2
     assert spent.due(points, np.array([2.0, -9.0, 2.0 - 1.01 * left])) is None
 
 
 def test_nothing_is_spent_where_no_surprise_is_to_be_expected():
-    evaluation, places = Evaluation(np.array([1.0, 0.5, 0.0]), np.zeros(3)), places_of(1, surprise=0.0)
+    evaluation, places = Evaluation(np.array([1.0, 0.5, 0.0]), np.zeros(3)), places_of(1, u=0.0)
     for _ in range(100):
         places = places.played(offered(np.zeros(1))[:1], (evaluation, 0))
     assert places.due(offered(np.zeros(1)), evaluation.mean) is None
@@ -109,7 +124,7 @@ def test_what_earned_more_than_counts_is_tried_there_again_until_it_did_not():
     assert doubting.played(found).due(here, means) is None
     assert doubting.played(found).found(found, 0.0).due(here, means) == 1
     # the next fit counts it in full
-    assert doubting.measured(units(1), None, 1.0, NONE).due(here, means) is None
+    assert doubting.measured(units(1), True, 1.0, NONE).due(here, means) is None
 
 
 def test_thousands_of_plays_are_thinned_and_count_as_many():

@@ -120,6 +120,8 @@ ZERO_INFLATED_COUNT = 2
 # Contexts this far apart, in standard deviations times √n, are in one place. In two columns that is a sixth of what a
 # uniform variable spans; in ten of them hardly any two contexts are in one place. python benchmarks/showdown/run.py
 PLACE_WIDTH = 0.35
+# Of more described actions none is tried that way.
+SHORT_LIST = 64
 # At most so many plays are remembered, and then every second: a look at them takes as long as a decision.
 REMEMBERED_PLAYS = 2048
 

@@ -58,7 +58,7 @@ class LearnedPosterior(PosteriorAround):
         learner: the one given, with what it has noted of the columns.
         model: what was learned last; None before that, where nothing was given.
         units: of the rewards.
-        places: what was played where; None in a box, or where a kernel was given.
+        places: what was played where; None in a box, of a stationary kernel, or where one was given.
     """
 
     __slots__ = (
@@ -358,14 +358,13 @@ class LearnedPosterior(PosteriorAround):
         self, refit: Refit[Any], within: Posterior, units: RewardUnits, points: FloatArray, rewards: FloatArray
     ) -> Self:
         """Return it with a model, its posterior, and the units of the rewards (t,) at points (t, d) so far."""
-        places, model = self.places, refit.model
-        if places is not None and isinstance(model, MixedModel):
-            if model.actions is None:
-                surprise = float((np.unique(rewards, return_counts=True)[1] == 1).sum()) / len(rewards)
-            else:
-                surprise = math.sqrt(dict(refit.shares)["noise"])
-            is_beyond = rewards > units.high
-            places = places.measured(model.contexts, model.actions, surprise, points[is_beyond])
+        model = refit.model
+        places = self.places if isinstance(model, MixedModel) else None
+        if places is not None:
+            are_arms, is_beyond = model.actions is None, rewards > units.high
+            once = (np.unique(rewards, return_counts=True)[1] == 1).sum()
+            u = float(once) / len(rewards) if are_arms else math.sqrt(dict(refit.shares)["noise"])
+            places = places.measured(model.contexts, are_arms, u, points[is_beyond])
             if self.model is None:
                 places = places.found(points[:0], float((rewards - units.high)[is_beyond].sum()))
         return evolve(

@@ -14,10 +14,10 @@ since after n looks that found nothing, one more finds something with a probabil
 that places where little is known come first, and the second that the place comes back. For every second look it is
 enough that c ≤ b: places where little is known are far out, and what is looked for may be in the middle.
 
-Of that a share u is spent, the probability of a surprise. By Good (1953) a value that was never seen before is
-as likely as the share of rewards whose value was seen once: 0 for clicks, and 1 for yields. Of described actions, such
-as prices, what surprises is what the model does not explain by their neighbours, and u is the share of noise in the
-deviation of rewards.
+Of that a share u is spent, the probability of a surprise. By Good (1953) a value that was never seen before is as
+likely as the share of rewards whose value was seen once: 0 for clicks, and 1 for yields. Described actions, such as
+prices, are hidden by their neighbours, in whatever context: all contexts are one place then, and u is the share of
+noise in the deviation of rewards, which the model does not explain by neighbours.
 
 A reward beyond what counts of rewards (:class:`~kernel_bandits.learning.columns.RewardUnits`) is an outlier or a
 jackpot, and only other looks tell: what it exceeds the bound by is to be spent too, and its action is tried there again
@@ -33,43 +33,29 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.learning.columns import ColumnUnits
-from kernel_bandits.learning.defaults import PLACE_WIDTH, REMEMBERED_PLAYS
+from kernel_bandits.learning.defaults import PLACE_WIDTH, REMEMBERED_PLAYS, SHORT_LIST
 from kernel_bandits.values import Rows, evolve
 
 
 class Places:
-    """What was played where, and what it has cost; a value.
+    """What was played where, and what is left to be spent on looks; a value.
 
     Args:
         split: the number of context columns; the others are the action.
         stride: of so many plays one is remembered.
     """
 
-    __slots__ = (
-        "_actions",
-        "_beyond",
-        "_contexts",
-        "_left",
-        "_looks",
-        "_plays",
-        "_rows",
-        "_split",
-        "_standard",
-        "_stride",
-        "_surprise",
-    )
+    __slots__ = ("_beyond", "_contexts", "_left", "_looks", "_plays", "_rows", "_split", "_standard", "_stride", "_u")
 
     def __init__(self, split: int = 0, stride: int = 1) -> None:
-        self._split, self._stride, self._plays = split, stride, 0
-        # joint points as they were played, and in widths of a place
+        self._split, self._stride, self._plays, self._looks = split, stride, 0, 0
+        # joint points as they were played, and with contexts in widths of a place
         self._rows, self._standard = Rows(), Rows()
+        # None where all contexts are one place
         self._contexts: ColumnUnits | None = None
-        self._actions: ColumnUnits | None = None
         # where more was earned than counts of rewards
         self._beyond = Rows()
-        # what is left to be spent
-        self._left = self._surprise = 0.0
-        self._looks = 0
+        self._left = self._u = 0.0
 
     def played(self, points: FloatArray, evaluated: Any = None) -> Self:
         """Return these with further plays (n, d), or with one as it was evaluated among what was offered."""
@@ -79,13 +65,11 @@ class Places:
         if evaluated is not None:
             means, row = evaluated[0].mean, evaluated[1]
             own, cost = means.item(row), float(means.max()) - means.item(row)
-            gained = self._surprise / math.sqrt(after._plays) * (own - float(means.mean()))
+            gained = self._u / math.sqrt(after._plays) * (own - float(means.mean()))
             after._left = self._left + gained - cost
             after._looks += cost > 0.0
-        if len(kept):
-            after._rows = self._rows.extended(kept)
-            if self._contexts is not None:
-                after._standard = self._standard.extended(self._standardised(kept))
+        after._rows = self._rows.extended(kept)
+        after._standard = self._standard.extended(self._standardised(kept))
         return after._thinned() if len(after._rows) > REMEMBERED_PLAYS else after
 
     def found(self, points: FloatArray, surplus: float) -> Self:
@@ -97,51 +81,46 @@ class Places:
         rows, stride = self._rows.array, self._stride
         while len(rows) > REMEMBERED_PLAYS:
             rows, stride = rows[::2], 2 * stride
-        standard = Rows() if self._contexts is None else Rows.of(self._standardised(rows))
-        return evolve(self, _rows=Rows.of(rows), _standard=standard, _stride=stride)
+        return evolve(self, _rows=Rows.of(rows), _standard=Rows.of(self._standardised(rows)), _stride=stride)
 
-    def measured(self, contexts: ColumnUnits, actions: ColumnUnits | None, surprise: float, beyond: FloatArray) -> Self:
-        """Return these in units of contexts and actions, None where they name arms.
+    def measured(self, contexts: ColumnUnits, are_arms: bool, u: float, beyond: FloatArray) -> Self:
+        """Return these after a fit.
 
         Args:
             contexts: units of the context columns.
-            actions: units of the action columns; None where they name arms.
-            surprise: u.
+            are_arms: whether actions name arms; all contexts are one place of described ones.
+            u: the probability of a surprise.
             beyond: where more was earned than counts of rewards by now, shape (b, d).
         """
-        split, rows = len(contexts.centre), self._rows.array
-        after = evolve(self, _split=split, _contexts=contexts, _actions=actions, _surprise=surprise)
-        after._beyond = Rows.of(beyond)
-        if len(rows):
-            after._standard = Rows.of(after._standardised(rows))
+        after = evolve(self, _split=len(contexts.centre), _u=u, _beyond=Rows.of(beyond))
+        after._contexts = contexts if are_arms else None
+        if len(self._rows):
+            after._standard = Rows.of(after._standardised(self._rows.array))
         return after
 
     def _standardised(self, points: FloatArray) -> FloatArray:
-        """Return points in widths of a place: what is closer than 1 is in one place. Arms are far apart."""
-        assert self._contexts is not None
-        parts = [points[:, : self._split], points[:, self._split :]]
-        for place, units in enumerate((self._contexts, self._actions)):
-            if units is not None:
-                standard = np.where(units.varies, units.standardised(parts[place]), 0.0)
-                parts[place] = standard / (PLACE_WIDTH * math.sqrt(units.variables))
-        return np.hstack(parts)
+        """Return points whose contexts are in widths of a place: what is closer than 1 is in one place."""
+        units, split = self._contexts, self._split
+        contexts = np.zeros((len(points), split))
+        if units is not None:
+            contexts = np.where(units.varies, units.standardised(points[:, :split]), 0.0)
+            contexts /= PLACE_WIDTH * math.sqrt(units.variables)
+        return np.hstack([contexts, points[:, split:]])
 
     def visits(self, points: FloatArray) -> tuple[float, FloatArray]:
         """Return how often places like that of one context were visited, and what each of its points (A, d) was."""
         split, offered = self._split, self._standardised(points)
-        contexts, actions = offered[0, :split], offered[:, split:]
         visits, of_each = 0.0, np.zeros(len(points))
         for plays in self._standard.blocks():
             # a play counts e^(−½‖x − y‖²)
-            offsets = plays[:, :split] - contexts
-            counts = np.exp(-0.5 * np.vecdot(offsets, offsets))
-            products = plays[:, split:] @ actions.T
-            if self._actions is not None:
-                squares = np.vecdot(plays[:, split:], plays[:, split:])[:, None] + np.vecdot(actions, actions)
-                products = np.exp(np.minimum(products - 0.5 * squares, 0.0))
+            offsets = plays[:, :split] - offered[0, :split]
+            counts, own = np.exp(-0.5 * np.vecdot(offsets, offsets)), plays[:, split:]
             visits += float(counts.sum())
-            # unit vectors of two arms are orthogonal
-            of_each += counts @ products
+            if self._contexts is None:
+                of_each += (own[:, None] == offered[:, split:]).all(axis=2).T @ counts
+            else:
+                # of unit vectors, those of two arms are orthogonal
+                of_each += (counts @ own) @ offered[:, split:].T
         return self._stride * visits, self._stride * of_each
 
     def _doubtful(self, points: FloatArray, of_each: FloatArray) -> int | None:
@@ -154,7 +133,7 @@ class Places:
         """Return which of the points (A, d) of one context, with expected rewards (A,), is to be tried, if one is."""
         left, costs = self._left, means.max() - means
         affordable = (costs > 0.0) & (costs <= left)
-        if self._contexts is None or not (affordable.any() or len(self._beyond)):
+        if not (affordable.any() or len(self._beyond)) or (self._contexts is None and len(points) > SHORT_LIST):
             return None
         visits, of_each = self.visits(points)
         again = self._doubtful(points, of_each) if len(self._beyond) else None

@@ -121,8 +121,9 @@ HALF_LIVES = 7
 RENEWALS = 8
 
 
+@dataclass(frozen=True)
 class Forgetting:
-    """How observations lose their weight as they age, in rounds.
+    """How observations lose their weight as they age, in rounds: not at all.
 
     Weights fall in steps: every ``step`` rounds the posterior is rebuilt from what is left, in one pass of matrix
     products, O(n·m²) for n observations in memory. That is O(m²) a round, since n is a fixed multiple of the step. The
@@ -246,11 +247,6 @@ class Restart(Forgetting):
 
     def detector(self) -> Cusum:
         return Cusum(self.tolerated, self.limit)
-
-
-@dataclass(frozen=True)
-class Nothing(Forgetting):
-    """Every observation counts for ever."""
 
 
 def require_forgetting(value: object) -> Forgetting:
@@ -625,5 +621,5 @@ class ForgettingPosterior(PosteriorAround):
         return evolve(self, within=self.within.reseeded(entropy), _build=self._build.reseeded(entropy))
 
     def __repr__(self) -> str:
-        options = [repr(one) for one in (self.forgetting, self._unequal) if one not in (None, Nothing())]
+        options = [repr(one) for one in (self.forgetting, self._unequal) if one not in (None, Forgetting())]
         return f"ForgettingPosterior({', '.join([repr(self.within), *options])})"

@@ -27,7 +27,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Gauge, generate_lates
 
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.tables import Arms
-from kernel_bandits.tables.values import shown
+from kernel_bandits.tables.values import is_number, number_of, shown
 from kernel_bandits_server import insight, messages, planning
 from kernel_bandits_server.access import Gate, Keys
 from kernel_bandits_server.choosing import Asked, arm_of, choose, spread
@@ -121,7 +121,7 @@ def _check(data: messages.DecisionRequest, limits: Limits, has_arms: bool) -> No
         key = arm_of(action) if has_arms else None
         if key is None or isinstance(key, (dict, list)):
             row = action if isinstance(action, dict) else {"": action}
-            key = repr(sorted((name, float(one) if isinstance(one, int) else one) for name, one in row.items()))
+            key = repr(sorted((name, number_of(one) if is_number(one) else one) for name, one in row.items()))
         if key in seen:
             # each place would have a part of its probability
             raise InputError(f"actions: expected each action once, got {shown(action)} again; leave the repeats out.")

@@ -177,6 +177,20 @@ class AnchorBasis:
         grown.whitening = self.whitening.with_row(linalg.appended_to(coefficients / pivot, 1.0 / pivot))
         return grown, square
 
+    def sums(self, blocks: Iterable[Block]) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Return Σ φφᵀ (m, m) and Σ rφ (m,) of t observations, what is left of each, and how much it counts, (t,)."""
+        second_moment, moment = np.zeros((len(self), len(self))), np.zeros(len(self))
+        left, counted = [np.empty(0)], [np.empty(0)]
+        for points, counts, rewards in blocks:
+            features, residual, _ = self(points)
+            linalg.add_gram(second_moment, np.sqrt(counts)[:, None] * features, 1.0)
+            moment += linalg.transpose_times_vector(features, rewards)
+            left.append(residual)
+            counted.append(counts)
+        residuals = np.concatenate(left)
+        require_finite_between_points(self.kernel, residuals, second_moment, moment)
+        return second_moment, moment, residuals, np.concatenate(counted)
+
     def project(self, blocks: Iterable[Block], further: int = 1) -> Mass | None:
         """Return observations in the coordinates of the last q anchors, to which they were added; None for none.
 

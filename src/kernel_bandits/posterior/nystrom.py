@@ -340,33 +340,30 @@ class NystromPosterior(RegressionPosterior):
         if draws_by_points and self.history is not None and len(points) > len(self.basis):
             return self._learned_at_once(self.history, points, rewards)
 
-        def quietly(posterior: Self, rows: slice) -> tuple[Self, int]:
-            block, quiet, dictionary = posterior._seen(posterior.basis, posterior.dictionary, points[rows])
-            if not quiet:
-                return posterior, 0
-            some = slice(rows.start, rows.start + quiet)
-            regression, history = (
-                posterior.regression.learned_many(block.features[:quiet], rewards[some]),
-                posterior.history,
-            )
-            if posterior.history is not None:
-                history = posterior.history.extended(points[some], rewards[some])
-            after = evolve(
-                posterior,
-                regression=regression,
-                with_pending=regression,
-                dictionary=dictionary,
-                dimension=points.shape[1],
-                history=history,
-                residual_trace=posterior.residual_trace + float(np.asarray(block.residual)[:quiet].sum()),
-                round_index=posterior.round_index + quiet,
-            )
-            return after, quiet
+        return self._in_blocks(
+            len(points),
+            batch_rows(len(self.basis)),
+            lambda posterior, rows: posterior._learned_quietly(points[rows], rewards[rows]),
+            lambda posterior, row: posterior.learned(points[row : row + 1], rewards[row : row + 1]),
+        )
 
-        def one(posterior: Self, row: int) -> Self:
-            return posterior.learned(points[row : row + 1], rewards[row : row + 1])
-
-        return self._in_blocks(len(points), batch_rows(len(self.basis)), quietly, one)
+    def _learned_quietly(self, points: FloatArray, rewards: FloatArray) -> tuple[Self, int]:
+        """Return the posterior with the leading points that leave the anchors alone, and how many they are."""
+        block, quiet, dictionary = self._seen(self.basis, self.dictionary, points)
+        if not quiet:
+            return self, 0
+        regression = self.regression.learned_many(block.features[:quiet], rewards[:quiet])
+        after = evolve(
+            self,
+            regression=regression,
+            with_pending=regression,
+            dictionary=dictionary,
+            dimension=points.shape[1],
+            history=None if self.history is None else self.history.extended(points[:quiet], rewards[:quiet]),
+            residual_trace=self.residual_trace + float(np.asarray(block.residual)[:quiet].sum()),
+            round_index=self.round_index + quiet,
+        )
+        return after, quiet
 
     def _in_blocks(
         self,
@@ -436,20 +433,15 @@ class NystromPosterior(RegressionPosterior):
                 dictionary, start = dictionary.after(candidate, proposal, grown is not None), start + 1
             window = min(2 * (quiet + 1), batch_rows(len(basis)))
         known, size = len(self.basis), len(basis)
-        # Σ φφᵀ and Σ rφ of what was learned before, and of the log
-        second_moment, moment, residual_trace = np.zeros((size, size)), np.zeros(size), self.residual_trace
-        second_moment[:known, :known], moment[:known] = self.regression.sums()
+        # Σ φφᵀ and Σ rφ of the log, and of what was learned before
+        second_moment, moment, left, _ = basis.sums(History().extended(points, rewards).blocks())
+        residual_trace, before, earlier = self.residual_trace, np.zeros((size, size)), np.zeros(size)
+        before[:known, :known], earlier[:known] = self.regression.sums()
         mass = basis.project(history.outside(), len(anchors)) if anchors else None
         if mass is not None:
-            second_moment[:, known:], second_moment[known:], moment[known:] = mass.cross, mass.cross.T, mass.moment
+            before[:, known:], before[known:], earlier[known:] = mass.cross, mass.cross.T, mass.moment
             residual_trace = max(residual_trace - float(np.trace(mass.square)), 0.0)
-        for start in range(0, len(points), BLOCK_ROWS):
-            some = slice(start, start + BLOCK_ROWS)
-            features, residual, _ = basis(points[some])
-            linalg.add_gram(second_moment, features, 1.0)
-            moment += linalg.transpose_times_vector(features, rewards[some])
-            residual_trace += float(residual.sum())
-        regression = self.regression.loaded(second_moment, moment)
+        regression = self.regression.loaded(before + second_moment, earlier + moment)
         return evolve(
             self,
             basis=basis,
@@ -457,7 +449,7 @@ class NystromPosterior(RegressionPosterior):
             history=history.extended(points, rewards, anchors=anchors),
             regression=regression,
             with_pending=regression,
-            residual_trace=residual_trace,
+            residual_trace=residual_trace + float(left.sum()),
             round_index=self.round_index + len(points),
             dimension=points.shape[1],
         )
@@ -470,13 +462,12 @@ class NystromPosterior(RegressionPosterior):
         return [(np.array(points), np.ones(len(points)), np.zeros(len(points)))]
 
     def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Evaluated | None = None) -> Self:
-        def quietly(posterior: Self, rows: slice) -> tuple[Self, int]:
-            return posterior._awaiting_quietly(keys[rows], points[rows])
-
-        def one(posterior: Self, row: int) -> Self:
-            return posterior._awaiting_one(keys[row], points[row].copy(), evaluated)
-
-        return self._in_blocks(len(keys), MOST_AWAITED, quietly, one)
+        return self._in_blocks(
+            len(keys),
+            MOST_AWAITED,
+            lambda posterior, rows: posterior._awaiting_quietly(keys[rows], points[rows]),
+            lambda posterior, row: posterior._awaiting_one(keys[row], points[row].copy(), evaluated),
+        )
 
     def _awaiting_one(self, key: int, point: FloatArray, evaluated: Evaluated | None) -> Self:
         after, features, residual, is_anchor, resample = self._shown(point, evaluated)
@@ -603,19 +594,9 @@ class NystromPosterior(RegressionPosterior):
         chosen = AnchorBasis.chosen(
             self.kernel, self.regularization, candidates, mean_residual, min(limits, default=None)
         )
-        second_moment, moment = np.zeros((len(chosen), len(chosen))), np.zeros(len(chosen))
-        left, counted = [np.empty(0)], [np.empty(0)]
-        for points, counts, rewards in history.blocks() if history is not None else ():
-            features, residual, _ = chosen(points)
-            second_moment += linalg.times(features.T, counts[:, None] * features)
-            moment += linalg.transpose_times_vector(features, rewards)
-            left.append(residual)
-            counted.append(counts)
-        residuals = np.concatenate(left)
-        residual_trace = float(np.concatenate(counted) @ residuals)
-        require_finite_between_points(chosen.kernel, residual_trace, second_moment)
+        second_moment, moment, residuals, counts = chosen.sums(() if history is None else history.blocks())
         regression = self.regression.loaded(second_moment, moment)
-        carried = evolve(self, basis=chosen, regression=regression, residual_trace=residual_trace)
+        carried = evolve(self, basis=chosen, regression=regression, residual_trace=float(counts @ residuals))
         return carried.counting(self.awaited_points), residuals, second_moment
 
     def of_history(

@@ -10,7 +10,7 @@ import numpy as np
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import UnavailableError
 from kernel_bandits.numerics import linalg
-from kernel_bandits.posterior.basis import AnchorBasis, require_finite_between_points
+from kernel_bandits.posterior.basis import AnchorBasis
 from kernel_bandits.posterior.history import History
 from kernel_bandits.posterior.nystrom import ANCHORS_PER_DIMENSION, UNEXPLAINED_SHARE, NystromPosterior, with_enough
 from kernel_bandits.values import evolve
@@ -56,16 +56,10 @@ class Sums:
 
 def sums_of(basis: AnchorBasis, points: FloatArray, rewards: FloatArray) -> Sums:
     """Return the sums of points (n, d) and rewards (n,), by matrix products of bounded size."""
-    size = len(basis)
-    second_moment, moment = np.zeros((size, size)), np.zeros(size)
-    left = np.empty(len(points))
-    for start in range(0, len(points), ROWS_AT_ONCE):
-        rows = slice(start, start + ROWS_AT_ONCE)
-        with np.errstate(invalid="ignore", over="ignore"):
-            features, left[rows], _ = basis(points[rows])
-        linalg.add_gram(second_moment, features, 1.0)
-        moment += linalg.transpose_times_vector(features, rewards[rows])
-    require_finite_between_points(basis.kernel, left, moment)
+    starts, ones = range(0, len(points), ROWS_AT_ONCE), np.ones(ROWS_AT_ONCE)
+    blocks = ((points[i : i + ROWS_AT_ONCE], rewards[i : i + ROWS_AT_ONCE]) for i in starts)
+    with np.errstate(invalid="ignore", over="ignore"):
+        second_moment, moment, left, _ = basis.sums((some, ones[: len(some)], own) for some, own in blocks)
     order = np.argsort(-left, kind="stable")[:MISSED_ROWS]
     return Sums(second_moment, moment, float(left.sum()), len(points), points[order], left[order])
 

@@ -49,6 +49,9 @@ class Evaluation:
 FLAT, PLANE, CURVED = range(3)
 # A point as it was evaluated: the evaluation, and its row there.
 Evaluated: TypeAlias = tuple[Any, int]
+Seen: TypeAlias = Evaluated | None
+# Of observations, shape (n,); None for 1.
+Weights: TypeAlias = FloatArray | None
 
 
 @dataclass(frozen=True)
@@ -129,13 +132,7 @@ class Model(ABC):
     learns_in_order: bool = False
 
     @abstractmethod
-    def learned(
-        self,
-        points: FloatArray,
-        rewards: FloatArray,
-        weights: FloatArray | None = None,
-        evaluated: Any = None,
-    ) -> Self:
+    def learned(self, points: FloatArray, rewards: FloatArray, weights: Weights = None, evaluated: Any = None) -> Self:
         """Return the model with finite rewards (n,) at points (n, d) in it, in order.
 
         Args:
@@ -151,9 +148,7 @@ class Model(ABC):
         del keys, points, evaluated  # by default they count once their rewards have come
         return self
 
-    def settled(
-        self, keys: Sequence[int], points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None
-    ) -> Self:
+    def settled(self, keys: Sequence[int], points: FloatArray, rewards: FloatArray, weights: Weights = None) -> Self:
         """Return the model with the rewards (n,) of awaited points (n, d)."""
         return self.learned(points, rewards, weights).abandoned(keys)
 
@@ -496,9 +491,7 @@ class RegressionPosterior(Posterior):
             posterior = posterior.learned(points[one], rewards[one], None if weights is None else weights[one])
         return posterior
 
-    def settled(
-        self, keys: Sequence[int], points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None
-    ) -> Self:
+    def settled(self, keys: Sequence[int], points: FloatArray, rewards: FloatArray, weights: Weights = None) -> Self:
         if weights is not None:
             # they were counted with weight 1
             return super().settled(keys, points, rewards, weights)

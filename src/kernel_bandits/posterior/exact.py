@@ -13,7 +13,14 @@ from kernel_bandits.arrays import FloatArray, as_positive
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, as_kernel, kernel_gradient
 from kernel_bandits.numerics import linalg
-from kernel_bandits.posterior.base import Evaluated, Evaluation, RegressionPosterior, require_finite_kernel
+from kernel_bandits.posterior.base import (
+    Evaluated,
+    Evaluation,
+    RegressionPosterior,
+    Seen,
+    Weights,
+    require_finite_kernel,
+)
 from kernel_bandits.values import Pending, evolve, fact
 
 
@@ -209,13 +216,7 @@ class ExactPosterior(RegressionPosterior):
         )
         return regression.gradient(points, evaluation.features, evaluation.std, 0.0, first) + widths
 
-    def learned(
-        self,
-        points: FloatArray,
-        rewards: FloatArray,
-        weights: FloatArray | None = None,
-        evaluated: Evaluated | None = None,
-    ) -> Self:
+    def learned(self, points: FloatArray, rewards: FloatArray, weights: Weights = None, evaluated: Seen = None) -> Self:
         if len(points) > 1:
             return self._one_by_one(points, rewards, weights)
         weight = 1.0 if weights is None else weights.item(0)
@@ -231,7 +232,7 @@ class ExactPosterior(RegressionPosterior):
         mean, variance = evaluation.mean.item(row), evaluation.variance.item(row)
         return self.regression.learned(point, reward, evaluation.features[row], mean, variance, weight)
 
-    def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Evaluated | None = None) -> Self:
+    def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Seen = None) -> Self:
         del evaluated  # nothing of it is of the regression with pending points
         with_pending = self.with_pending
         for point in points:

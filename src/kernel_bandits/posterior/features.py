@@ -14,7 +14,7 @@ from kernel_bandits.errors import UnavailableError
 from kernel_bandits.kernels import KernelLike, as_kernel
 from kernel_bandits.kernels.fourier import FeatureMap
 from kernel_bandits.numerics.linalg import half_inverse, safe_sqrt, times, times_transpose, times_vector
-from kernel_bandits.posterior.base import Evaluated, Evaluation, RegressionPosterior
+from kernel_bandits.posterior.base import Evaluation, RegressionPosterior, Seen, Weights
 from kernel_bandits.posterior.ridge import BATCH_ROWS, RidgeRegression
 from kernel_bandits.values import Pending, evolve, fact
 
@@ -130,13 +130,7 @@ class FeaturePosterior(RegressionPosterior):
         regression = RidgeRegression(self.regularization, size)
         return evolve(self, regression=regression, with_pending=regression)
 
-    def learned(
-        self,
-        points: FloatArray,
-        rewards: FloatArray,
-        weights: FloatArray | None = None,
-        evaluated: Evaluated | None = None,
-    ) -> Self:
+    def learned(self, points: FloatArray, rewards: FloatArray, weights: Weights = None, evaluated: Seen = None) -> Self:
         if len(points) > 1 and weights is None:
             posterior = self
             for start in range(0, len(points), BATCH_ROWS):
@@ -171,7 +165,7 @@ class FeaturePosterior(RegressionPosterior):
     def _counting(self, dimension: int, observations: int, **changes: object) -> Self:
         return evolve(self, dimension=dimension, round_index=self.round_index + observations, **changes)
 
-    def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Evaluated | None = None) -> Self:
+    def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Seen = None) -> Self:
         if evaluated is None:
             features = self.evaluate_finite(points).features
         else:

@@ -23,10 +23,11 @@ from kernel_bandits.numerics import linalg
 from kernel_bandits.numerics.linalg import factorisation_threads
 from kernel_bandits.posterior.base import (
     Bound,
-    Evaluated,
     Evaluation,
     Prediction,
     RegressionPosterior,
+    Seen,
+    Weights,
     require_finite_kernel,
 )
 from kernel_bandits.posterior.basis import (
@@ -258,13 +259,7 @@ class NystromPosterior(RegressionPosterior):
         sections = self.basis.sections_in(context)
         return super().bound_in(context, bonus) if sections is None else _AnchoredBound(self, sections, bonus)
 
-    def learned(
-        self,
-        points: FloatArray,
-        rewards: FloatArray,
-        weights: FloatArray | None = None,
-        evaluated: Evaluated | None = None,
-    ) -> Self:
+    def learned(self, points: FloatArray, rewards: FloatArray, weights: Weights = None, evaluated: Seen = None) -> Self:
         if len(points) > 1:
             if weights is None and not self.awaited:
                 return self._learned_log(points, rewards)
@@ -284,7 +279,7 @@ class NystromPosterior(RegressionPosterior):
             return after._resampled()
         return after._settled() if after.with_pending.rounds % RECENT_ROWS == 0 else after
 
-    def _shown(self, point: FloatArray, evaluated: Evaluated | None) -> tuple[Self, FloatArray, float, bool, bool]:
+    def _shown(self, point: FloatArray, evaluated: Seen) -> tuple[Self, FloatArray, float, bool, bool]:
         """Show a point to the dictionary, and let it be an anchor if it is drawn and adds a direction.
 
         Return a copy that may be written to, φ of the point, what is left of it, whether it became an anchor, and
@@ -461,7 +456,7 @@ class NystromPosterior(RegressionPosterior):
             return []
         return [(np.array(points), np.ones(len(points)), np.zeros(len(points)))]
 
-    def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Evaluated | None = None) -> Self:
+    def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Seen = None) -> Self:
         return self._in_blocks(
             len(keys),
             MOST_AWAITED,
@@ -469,7 +464,7 @@ class NystromPosterior(RegressionPosterior):
             lambda posterior, row: posterior._awaiting_one(keys[row], points[row].copy(), evaluated),
         )
 
-    def _awaiting_one(self, key: int, point: FloatArray, evaluated: Evaluated | None) -> Self:
+    def _awaiting_one(self, key: int, point: FloatArray, evaluated: Seen) -> Self:
         after, features, residual, is_anchor, resample = self._shown(point, evaluated)
         awaited = Awaited(point, features.copy(), residual, is_anchor)
         after.with_pending = after.with_pending.learned(features, 0.0)

@@ -317,12 +317,7 @@ class Mixed(Kernel):
 
 
 class _MixedSections(Sections):
-    """A mixed kernel in which no point has anything of its own, at fixed points.
-
-    Args:
-        kernel: the kernel.
-        points: the fixed ones, shape (m, d).
-    """
+    """A mixed kernel in which no point has anything of its own, at fixed points (m, d)."""
 
     def __init__(self, kernel: Mixed, points: FloatArray) -> None:
         self._kernel = kernel

@@ -54,12 +54,8 @@ class Play:
     ) -> Play:
         """Return what a candidate would have done, taught by the log if it is a preset.
 
-        Args:
-            log: that is asked.
-            candidate: as for :func:`evaluate`.
-            fitted: the models of the rewards, whose folds presets are taught by.
-            seed: of presets, and of their folds without a model.
-            written_by: a preset may know all other folds of a fixed log, and otherwise earlier rounds.
+        Of a fixed log a preset may know all other folds, those of the models of rewards if there are any, and otherwise
+        earlier rounds.
         """
         if isinstance(candidate, Play):
             return candidate
@@ -120,12 +116,7 @@ class Play:
         return replace(self, table=table, folds=None if self.folds is None else self.folds[chosen])
 
     def probabilities(self, log: Log, start: int = 0) -> FloatArray:
-        """Return the probabilities of every action in the rounds of a log, shape (n, A).
-
-        Args:
-            log: as many rounds as the table or the folds have.
-            start: the number of its first row, for errors.
-        """
+        """Return the probabilities of every action in rounds that begin with a row of the log, shape (n, A)."""
         found = np.zeros((len(log), len(log.names))) if self.table is None else self.table
         if self.function is not None:
             found = _by_function(self.function, log, start)

@@ -339,17 +339,13 @@ def _toml_key(name: str) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Return a value as TOML; text escapes as in JSON, but for one character that JSON leaves as it is."""
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    """Return a value as TOML; scalars are as in JSON, but for one character that JSON leaves as it is."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_toml_key(str(key))} = {_toml(item)}" for key, item in value.items()) + " }"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_toml(item) for item in value) + "]"
-    if isinstance(value, (int, float)):
-        return repr(value)
+    if isinstance(value, (str, bool, int, float)):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     raise InputError(f"to_toml: {value!r} ({type(value).__name__}) cannot be written; use text and numbers.")
 
 

@@ -170,11 +170,6 @@ def relevance(points: FloatArray, layout: Layout, posterior: Posterior) -> dict[
     of the square is how unsure it is: a variable without effect moves the mean about as much as that. Variables
     come by the difference of the two squares, what is left of the effect without chance, largest first. The same
     points give the same numbers.
-
-    Args:
-        points: joint points, shape (n, d).
-        layout: of the points.
-        posterior: of f.
     """
     generator = np.random.default_rng(0)
     sample = points if len(points) <= SAMPLE else generator.choice(points, SAMPLE, replace=False)
@@ -394,7 +389,7 @@ class TablePolicy:
         Args:
             contexts: a frame, a list of dicts, or a NumPy structured array.
             actions: offered in every round, as for :meth:`select`.
-            mask: which of them may be played in every round, as for :meth:`select`.
+            mask: which of them may be played in every round, as for :meth:`select`; rows then come one by one.
         """
         rows = as_rows("contexts", contexts)
         if mask is not None:

@@ -10,7 +10,7 @@ import scipy
 
 from kernel_bandits.actions import Box, Choice, Range, Setting, are_arms
 from kernel_bandits.arrays import FloatArray, join
-from kernel_bandits.boxes.search import around, sobol
+from kernel_bandits.boxes.search import CENTRES, around, sobol
 from kernel_bandits.learning.columns import category_labels
 from kernel_bandits.learning.mixed import NORMAL_MEDIAN
 from kernel_bandits.posterior.base import FLAT, PLANE, Posterior
@@ -28,6 +28,8 @@ MOSTLY_NOISE = 0.5
 HINTS = 3
 # Standard deviation of the peak that hints are weighed for, in widths of the box times √d: distances grow as √d.
 HINT_WIDTH = 0.1
+# Of places whose chances of a higher peak differ by less, in standard deviations, the one with the largest bound is it.
+ALIKE = 0.25
 # Points of design and later ones together, but at most twice the design: uniform points that all miss an eighth of the
 # box have a probability of (7/8)ⁿ, 5 % for 23 of them.
 IN_ALL = math.ceil(math.log(0.05) / math.log(7.0 / 8.0))
@@ -59,10 +61,13 @@ class BoxDesign:
 
     A model that was fitted to one peak is sure that there is no higher one: rewards on a plateau say nothing of peaks
     elsewhere, and the bounds of a Gaussian process do not allow for them. Therefore some points are played later, ever
-    more rarely: of the experiments around the t-th a share e·n/t², with n points in the design and e later. All in all
-    they are as many as find a peak that an eighth of the box feels in 95 % of all cases. Every other one has
-    the largest of bounds that hold all over the box at once, which follows up hints that a single standard deviation
-    gives up. The others would lower the variance over the box most, whatever the model expects there.
+    more rarely: of the experiments around the t-th a share e·n/t², with n points in the design and e later.
+
+    With choices e = n, and later points are of other levels than the best setting has: where a peak as high as the best
+    one is most likely, if all that is known of it are the rewards near it. Of numbers alone all points together are as
+    many as find a peak that an eighth of the box feels in 95 % of all cases. Every other one has the largest of bounds
+    that hold all over the box at once, which follows up hints that a single standard deviation gives up. The others
+    would lower the variance over the box most, whatever the model expects there.
 
     Attributes:
         seed: of the shifts.
@@ -85,11 +90,14 @@ class BoxDesign:
         if not free:
             return None
         if not shows_nothing and played >= size:
-            other = self._other_level(posterior, context, box) if played % HINTS == 0 else None
-            if other is not None:
-                return other
-            number = later(size, played + 1)
-            return self._later_action(posterior, context, box, number) if number > later(size, played) else None
+            has_choices = bool((box.is_choice & box.free).any())
+            count = size if has_choices else max(0, min(size, IN_ALL - size))
+            number = later(count, size, played + 1)
+            if number == later(count, size, played):
+                return None
+            if has_choices:
+                return self._other_peak(posterior, context, box, size, played)
+            return self._later_action(posterior, context, box, number)
         if played >= self._first(free) and played % HINTS == 0 and _has_hints(posterior):
             return self._hint(posterior, box, played)
         waiting = {point[-box.dimension :].tobytes() for point in awaited.values()}
@@ -124,61 +132,63 @@ class BoxDesign:
 
     def _hint(self, posterior: Posterior, box: Box, played: int) -> FloatArray:
         """Return where the rewards speak most for a peak, shape (d_a,), whatever the sensors."""
-        observed = posterior.observed_points
-        awaited = list(posterior.awaited_points.values())
-        points = np.concatenate([observed, awaited]) if awaited else observed
-        # a fixed setting has neither widths nor walls
-        free = box.free
-        width = HINT_WIDTH * math.sqrt(free.sum())
-        places = box.places(points[:, -box.dimension :])
-        surplus = np.zeros(len(places))
-        rewards = posterior.observed_rewards
-        surplus[: len(observed)] = _surplus(rewards, observed[:, : -box.dimension])
+        rewards, contexts = posterior.observed_rewards, posterior.observed_points[:, : -box.dimension]
+        surplus = _surplus(rewards, contexts, len(rewards))
+        usual = float(np.median(np.abs(surplus))) / NORMAL_MEDIAN
+        # within bounds that hold for all of them at once if they are normal
+        surplus = np.clip(surplus, -AT_ONCE * usual, AT_ONCE * usual) if usual else surplus
 
         def strength(fractions: FloatArray) -> FloatArray:
-            # z = Σ b_i·r_i/√(Σ b_i²), by which a bump b explains the rewards r better than noise does: by ½z² nats; of
-            # those to come, r = 0 is expected
-            bumps = np.exp(
-                -0.5 / width**2 * scipy.spatial.distance.cdist(box.places(box.at(fractions)), places, "sqeuclidean")
-            )
-            return bumps @ surplus / np.sqrt((bumps**2).sum(axis=1) + np.finfo(float).tiny)
+            # z = Σ b_i·r_i/√(Σ b_i²), by which a bump b explains the rewards r better than noise does: by ½z² nats
+            bumps = _bumps(posterior, box, fractions)
+            return bumps[:, : len(surplus)] @ surplus / np.sqrt((bumps**2).sum(axis=1) + np.finfo(float).tiny)
 
         covering = box.fractions(self._actions(0, box)[:CANDIDATES])
         best = covering[[strength(covering).argmax()]]
-        own = np.random.SeedSequence(self.seed.entropy, spawn_key=(*self.seed.spawn_key, played))
-        generator = np.random.default_rng(own)
-        near = around(best, width, generator)
-        # those beyond a wall were moved onto it, and bounds are large there anyway
-        inside = np.concatenate([best, near[((near > 0.0) & (near < 1.0))[:, free].all(axis=1)]])
+        inside = np.concatenate([best, self._inside(best, box, played)])
         return box.at(inside[[strength(inside).argmax()]])[0]
 
-    def _other_level(self, posterior: Posterior, context: FloatArray, box: Box) -> FloatArray | None:
-        """Return the best setting so far with another level, shape (d_a,), one that was not played near it yet.
+    def _other_peak(
+        self, posterior: Posterior, context: FloatArray, box: Box, size: int, played: int
+    ) -> FloatArray | None:
+        """Return where other levels may have a peak as high as the best one, shape (d_a,), if there is a best one.
 
-        None if there is none. What is known of a level are mostly rewards on its plateau, from which a model concludes
-        that it has no peak.
+        A bump at a place has the height h ~ N(0, H²) with H the best expected reward above the plateau, which the first
+        points of the design show. Given rewards Σ b_i·r_i it is normal with precision (Σ b_i² + λ/H²)/λ, and the
+        largest chance of h > H is where (E h − H)/std h is largest.
         """
-        is_choice = np.array([isinstance(one, Choice) for one in box.settings])
-        observed = posterior.observed_points if posterior.approximation != "history-free" else np.empty((0, 0))
-        if not is_choice.any() or not len(observed):
+        if posterior.approximation == "history-free":
             return None
-        actions = observed[:, -box.dimension :]
-        actions = actions[box.contains(actions)]
-        if not len(actions):
+        observed, rewards, noise = posterior.observed_points, posterior.observed_rewards, posterior.regularization
+        surplus = _surplus(rewards, observed[:, : -box.dimension], size)
+        means = posterior.evaluate_finite(observed).mean
+        highest = float(means.max() - (rewards - surplus)[:size].mean())
+        if not highest > 2.0 * math.sqrt(noise):
             return None
-        best = box.fractions(actions[[posterior.evaluate_finite(join(context, actions)).mean.argmax()]])
-        others = box.neighbours(best)[1:]
-        others = others[(others[:, ~is_choice] == best[:, ~is_choice]).all(axis=1)]
-        awaited = [point[-box.dimension :] for point in posterior.awaited_points.values()]
-        played = box.places(np.concatenate([actions, awaited]) if awaited else actions)
-        offered = box.at(others)
-        away = scipy.spatial.distance.cdist(box.places(offered), played)
-        left = offered[away.min(axis=1) > HINT_WIDTH * math.sqrt(box.free.sum())]
-        if not len(left):
-            return None
-        evaluation = posterior.evaluate_finite(join(context, left))
-        chosen: FloatArray = left[(evaluation.mean + AT_ONCE * evaluation.std).argmax()]
-        return chosen
+        best = box.fractions(observed[[means.argmax()], -box.dimension :])
+        levels = box.alike(best)[0]
+
+        def chance(fractions: FloatArray) -> FloatArray:
+            bumps = _bumps(posterior, box, fractions)
+            precision = (bumps**2).sum(axis=1) + noise / highest**2
+            expected = bumps[:, : len(surplus)] @ surplus / precision
+            found = (expected - highest) * np.sqrt(precision / noise)
+            found[(box.alike(fractions)[0] == levels)[:, box.is_choice].all(axis=1)] = -np.inf
+            return found
+
+        places = np.concatenate([box.fractions(self._actions(0, box)[:CANDIDATES]), box.neighbours(best)[1:]])
+        likely = places[np.argsort(-chance(places))[:CENTRES]]
+        places = np.concatenate([places, self._inside(likely, box, played)])
+        chances = chance(places)
+        offered = box.at(places[chances >= chances.max() - ALIKE])
+        return offered[_bounds_at_once(posterior, context, offered).argmax()]
+
+    def _inside(self, centres: FloatArray, box: Box, number: int) -> FloatArray:
+        """Return neighbours of fractions (n, k) off the walls, drawn for a number."""
+        own = np.random.SeedSequence(self.seed.entropy, spawn_key=(*self.seed.spawn_key, number))
+        near = around(centres, HINT_WIDTH * math.sqrt(box.free.sum()), np.random.default_rng(own))
+        # those beyond a wall were moved onto it, and bounds are large there anyway
+        return near[((near > 0.0) & (near < 1.0))[:, box.free].all(axis=1)]
 
     def _action(self, number: int, box: Box) -> FloatArray:
         """Return a point of the design, shape (d_a,)."""
@@ -196,9 +206,9 @@ class BoxDesign:
         """Return one of the later points, shape (d_a,); number 1 is the first of them."""
         actions = self._actions(0, box)[:CANDIDATES]
         points = join(context, actions)
-        evaluation = posterior.evaluate_finite(points)
         if number % 2:
-            return actions[(evaluation.mean + AT_ONCE * evaluation.std).argmax()]
+            return actions[_bounds_at_once(posterior, context, actions).argmax()]
+        evaluation = posterior.evaluate_finite(points)
         covariance = posterior.covariance(points, evaluation)
         # Σ_x cov(x, a)²/(var(a) + λ), the criterion of Cohn (1996)
         shares = covariance / np.sqrt(np.diagonal(covariance) + posterior.regularization)
@@ -239,27 +249,50 @@ def _has_hints(posterior: Posterior) -> bool:
     return float(np.ptp(posterior.observed_rewards)) > 0.0
 
 
-def _surplus(rewards: FloatArray, contexts: FloatArray) -> FloatArray:
-    """Return rewards above their median, within bounds that hold for all of them at once if they are normal.
+def _surplus(rewards: FloatArray, contexts: FloatArray, count: int) -> FloatArray:
+    """Return rewards (n,) above the median of the first ``count``.
 
-    What is linear in the contexts (n, d_x) is taken off before, if it earns ½·log n nats for each column. With fewer
+    What is linear in the contexts of these is taken off before, if it earns ½·log n nats for each column. With fewer
     than two rewards for each slope it is left on: a fit can explain so few of them whatever they are.
     """
-    count, offsets, centred = len(rewards), contexts - contexts.mean(axis=0), rewards - rewards.mean()
-    largest = np.abs(offsets).max(axis=0, initial=0.0)
+    first = slice(count)
+    offsets, centred = contexts - contexts[first].mean(axis=0), rewards - rewards[first].mean()
+    largest = np.abs(offsets[first]).max(axis=0, initial=0.0)
     columns = offsets[:, largest > 0.0] / largest[largest > 0.0]
-    slopes = columns.shape[1]
-    if 0 < 2 * slopes < count:
-        rest = centred - columns @ np.linalg.lstsq(columns, centred, rcond=None)[0]
+    slopes, known = columns.shape[1], centred[first]
+    if 0 < 2 * slopes < len(known):
+        rest = centred - columns @ np.linalg.lstsq(columns[first], known, rcond=None)[0]
         # a fit gains ½n·log of the ratio of variances, in nats
-        if float(rest @ rest) * count ** (slopes / count) < float(centred @ centred):
+        if float(rest[first] @ rest[first]) * len(known) ** (slopes / len(known)) < float(known @ known):
             rewards = rest
-    surplus = rewards - np.median(rewards)
-    usual = float(np.median(np.abs(surplus))) / NORMAL_MEDIAN
-    return np.clip(surplus, -AT_ONCE * usual, AT_ONCE * usual) if usual else surplus
+    return rewards - np.median(rewards[first])
 
 
-def later(size: int, played: int) -> int:
-    """Return how many later points are among the first actions that were played, at least the size of the design."""
-    # ∫ e·n/t² dt from n to t = e·(1 − n/t), with e ≤ n: a share of the experiments is at most all of them
-    return int(max(0, min(size, IN_ALL - size)) * (1.0 - size / played))
+def _bumps(posterior: Posterior, box: Box, fractions: FloatArray) -> FloatArray:
+    """Return what is felt of bumps at fractions (m, k) where rewards were observed or are awaited, shape (m, n).
+
+    Of those to come 0 is expected.
+    """
+    awaited = list(posterior.awaited_points.values())
+    points = np.concatenate([posterior.observed_points, awaited]) if awaited else posterior.observed_points
+    # a fixed setting has neither widths nor walls
+    width = HINT_WIDTH * math.sqrt(box.free.sum())
+    away = scipy.spatial.distance.cdist(
+        box.places(box.at(fractions)), box.places(points[:, -box.dimension :]), "sqeuclidean"
+    )
+    found: FloatArray = np.exp(-0.5 / width**2 * away)
+    return found
+
+
+def _bounds_at_once(posterior: Posterior, context: FloatArray, actions: FloatArray) -> FloatArray:
+    """Return upper bounds of actions (n, d_a) that hold all over a box at once."""
+    evaluation = posterior.evaluate_finite(join(context, actions))
+    return evaluation.mean + AT_ONCE * evaluation.std
+
+
+def later(count: int, size: int, played: int) -> int:
+    """Return how many of ``count`` later points are among the first that were played, at least the size of the design.
+
+    ∫ e·n/t² dt from n to t = e·(1 − n/t), with e ≤ n: a share of the experiments is at most all of them.
+    """
+    return int(count * (1.0 - size / played))

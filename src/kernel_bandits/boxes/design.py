@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,8 +29,8 @@ MOSTLY_NOISE = 0.5
 HINTS = 3
 # Standard deviation of the peak that hints are weighed for, in widths of the box times √d: distances grow as √d.
 HINT_WIDTH = 0.1
-# Of places whose chances of a higher peak differ by less, in standard deviations, the one with the largest bound is it.
-ALIKE = 0.25
+# Points of the box over which the median expected reward is the usual one.
+USUAL = 32
 # Points of design and later ones together, but at most twice the design: uniform points that all miss an eighth of the
 # box have a probability of (7/8)ⁿ, 5 % for 23 of them.
 IN_ALL = math.ceil(math.log(0.05) / math.log(7.0 / 8.0))
@@ -96,7 +97,7 @@ class BoxDesign:
             if number == later(count, size, played):
                 return None
             if has_choices:
-                return self._other_peak(posterior, context, box, size, played)
+                return self._other_peak(posterior, box, played)
             return self._later_action(posterior, context, box, number)
         if played >= self._first(free) and played % HINTS == 0 and _has_hints(posterior):
             return self._hint(posterior, box, played)
@@ -133,62 +134,71 @@ class BoxDesign:
     def _hint(self, posterior: Posterior, box: Box, played: int) -> FloatArray:
         """Return where the rewards speak most for a peak, shape (d_a,), whatever the sensors."""
         rewards, contexts = posterior.observed_rewards, posterior.observed_points[:, : -box.dimension]
-        surplus = _surplus(rewards, contexts, len(rewards))
-        usual = float(np.median(np.abs(surplus))) / NORMAL_MEDIAN
-        # within bounds that hold for all of them at once if they are normal
-        surplus = np.clip(surplus, -AT_ONCE * usual, AT_ONCE * usual) if usual else surplus
+        surplus = _surplus(rewards, contexts)
 
         def strength(fractions: FloatArray) -> FloatArray:
             # z = Σ b_i·r_i/√(Σ b_i²), by which a bump b explains the rewards r better than noise does: by ½z² nats
             bumps = _bumps(posterior, box, fractions)
             return bumps[:, : len(surplus)] @ surplus / np.sqrt((bumps**2).sum(axis=1) + np.finfo(float).tiny)
 
-        covering = box.fractions(self._actions(0, box)[:CANDIDATES])
-        best = covering[[strength(covering).argmax()]]
-        inside = np.concatenate([best, self._inside(best, box, played)])
-        return box.at(inside[[strength(inside).argmax()]])[0]
+        places, found = self._scored(box, strength, played)
+        return box.at(places[[found.argmax()]])[0]
 
-    def _other_peak(
-        self, posterior: Posterior, context: FloatArray, box: Box, size: int, played: int
-    ) -> FloatArray | None:
+    def _other_peak(self, posterior: Posterior, box: Box, played: int) -> FloatArray | None:
         """Return where other levels may have a peak as high as the best one, shape (d_a,), if there is a best one.
 
-        A bump at a place has the height h ~ N(0, H²) with H the best expected reward above the plateau, which the first
-        points of the design show. Given rewards Σ b_i·r_i it is normal with precision (Σ b_i² + λ/H²)/λ, and the
-        largest chance of h > H is where (E h − H)/std h is largest.
+        A bump at a place has the height h ~ N(0, H²), with H what the best setting earns above the usual one in its
+        context. Given rewards that are Σ b_i·r_i above the usual h is normal with precision (Σ b_i² + λ/H²)/λ. A place
+        counts by the chance of h > H, by how much of a bump there lies in the box, and by the chance that a peak stands
+        there: in half of all cases where the best one does, and otherwise anywhere.
         """
         if posterior.approximation == "history-free":
             return None
-        observed, rewards, noise = posterior.observed_points, posterior.observed_rewards, posterior.regularization
-        surplus = _surplus(rewards, observed[:, : -box.dimension], size)
-        means = posterior.evaluate_finite(observed).mean
-        highest = float(means.max() - (rewards - surplus)[:size].mean())
+        observed, noise = posterior.observed_points, posterior.regularization
+        some = self._actions(0, box)[:USUAL]
+        contexts = np.repeat(observed[:, : -box.dimension], len(some), axis=0)
+        anywhere = posterior.means(np.hstack([contexts, np.tile(some, (len(observed), 1))]))
+        usual = np.median(anywhere.reshape(len(observed), -1), axis=1)
+        surplus, gains = posterior.observed_rewards - usual, posterior.means(observed) - usual
+        highest = float(gains.max())
         if not highest > 2.0 * math.sqrt(noise):
             return None
-        best = box.fractions(observed[[means.argmax()], -box.dimension :])
-        levels = box.alike(best)[0]
+        best = box.fractions(observed[[gains.argmax()], -box.dimension :])
+        levels, numbers, width = box.alike(best)[0], box.free & ~box.is_choice, _width(box)
 
         def chance(fractions: FloatArray) -> FloatArray:
             bumps = _bumps(posterior, box, fractions)
             precision = (bumps**2).sum(axis=1) + noise / highest**2
             expected = bumps[:, : len(surplus)] @ surplus / precision
-            found = (expected - highest) * np.sqrt(precision / noise)
+            found = scipy.special.log_ndtr((expected - highest) * np.sqrt(precision / noise))
+            at = fractions[:, numbers] / width
+            found += np.log(scipy.special.ndtr(1.0 / width - at) - scipy.special.ndtr(-at)).sum(axis=1)
+            away = at - best[:, numbers] / width
+            found += np.log1p(np.exp(-0.5 * np.vecdot(away, away)) * (math.sqrt(2.0 * math.pi) * width) ** -at.shape[1])
             found[(box.alike(fractions)[0] == levels)[:, box.is_choice].all(axis=1)] = -np.inf
             return found
 
-        places = np.concatenate([box.fractions(self._actions(0, box)[:CANDIDATES]), box.neighbours(best)[1:]])
-        likely = places[np.argsort(-chance(places))[:CENTRES]]
-        places = np.concatenate([places, self._inside(likely, box, played)])
-        chances = chance(places)
-        offered = box.at(places[chances >= chances.max() - ALIKE])
-        return offered[_bounds_at_once(posterior, context, offered).argmax()]
+        places, chances = self._scored(box, chance, played, box.neighbours(best)[1:])
+        return box.at(places[[chances.argmax()]])[0]
 
-    def _inside(self, centres: FloatArray, box: Box, number: int) -> FloatArray:
-        """Return neighbours of fractions (n, k) off the walls, drawn for a number."""
-        own = np.random.SeedSequence(self.seed.entropy, spawn_key=(*self.seed.spawn_key, number))
-        near = around(centres, HINT_WIDTH * math.sqrt(box.free.sum()), np.random.default_rng(own))
+    def _scored(
+        self,
+        box: Box,
+        score: Callable[[FloatArray], FloatArray],
+        played: int,
+        others: FloatArray | None = None,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return fractions (n, k) that cover the box, others, and neighbours of the best of these, and their scores."""
+        places = box.fractions(self._actions(0, box)[:CANDIDATES])
+        if others is not None:
+            places = np.concatenate([places, others])
+        best = places[np.argsort(-score(places))[:CENTRES]]
+        own = np.random.SeedSequence(self.seed.entropy, spawn_key=(*self.seed.spawn_key, played))
+        near = around(best, _width(box), np.random.default_rng(own))
         # those beyond a wall were moved onto it, and bounds are large there anyway
-        return near[((near > 0.0) & (near < 1.0))[:, box.free].all(axis=1)]
+        near = near[((near > 0.0) & (near < 1.0))[:, box.free].all(axis=1)]
+        places = np.concatenate([places, near])
+        return places, score(places)
 
     def _action(self, number: int, box: Box) -> FloatArray:
         """Return a point of the design, shape (d_a,)."""
@@ -206,9 +216,9 @@ class BoxDesign:
         """Return one of the later points, shape (d_a,); number 1 is the first of them."""
         actions = self._actions(0, box)[:CANDIDATES]
         points = join(context, actions)
-        if number % 2:
-            return actions[_bounds_at_once(posterior, context, actions).argmax()]
         evaluation = posterior.evaluate_finite(points)
+        if number % 2:
+            return actions[(evaluation.mean + AT_ONCE * evaluation.std).argmax()]
         covariance = posterior.covariance(points, evaluation)
         # Σ_x cov(x, a)²/(var(a) + λ), the criterion of Cohn (1996)
         shares = covariance / np.sqrt(np.diagonal(covariance) + posterior.regularization)
@@ -249,23 +259,29 @@ def _has_hints(posterior: Posterior) -> bool:
     return float(np.ptp(posterior.observed_rewards)) > 0.0
 
 
-def _surplus(rewards: FloatArray, contexts: FloatArray, count: int) -> FloatArray:
-    """Return rewards (n,) above the median of the first ``count``.
+def _surplus(rewards: FloatArray, contexts: FloatArray) -> FloatArray:
+    """Return rewards above their median, within bounds that hold for all of them at once if they are normal.
 
-    What is linear in the contexts of these is taken off before, if it earns ½·log n nats for each column. With fewer
+    What is linear in the contexts (n, d_x) is taken off before, if it earns ½·log n nats for each column. With fewer
     than two rewards for each slope it is left on: a fit can explain so few of them whatever they are.
     """
-    first = slice(count)
-    offsets, centred = contexts - contexts[first].mean(axis=0), rewards - rewards[first].mean()
-    largest = np.abs(offsets[first]).max(axis=0, initial=0.0)
+    count, offsets, centred = len(rewards), contexts - contexts.mean(axis=0), rewards - rewards.mean()
+    largest = np.abs(offsets).max(axis=0, initial=0.0)
     columns = offsets[:, largest > 0.0] / largest[largest > 0.0]
-    slopes, known = columns.shape[1], centred[first]
-    if 0 < 2 * slopes < len(known):
-        rest = centred - columns @ np.linalg.lstsq(columns[first], known, rcond=None)[0]
+    slopes = columns.shape[1]
+    if 0 < 2 * slopes < count:
+        rest = centred - columns @ np.linalg.lstsq(columns, centred, rcond=None)[0]
         # a fit gains ½n·log of the ratio of variances, in nats
-        if float(rest[first] @ rest[first]) * len(known) ** (slopes / len(known)) < float(known @ known):
+        if float(rest @ rest) * count ** (slopes / count) < float(centred @ centred):
             rewards = rest
-    return rewards - np.median(rewards[first])
+    surplus = rewards - np.median(rewards)
+    usual = float(np.median(np.abs(surplus))) / NORMAL_MEDIAN
+    return np.clip(surplus, -AT_ONCE * usual, AT_ONCE * usual) if usual else surplus
+
+
+def _width(box: Box) -> float:
+    """Return the standard deviation of a bump, in widths of the settings; fixed ones do not count."""
+    return HINT_WIDTH * math.sqrt(box.free.sum())
 
 
 def _bumps(posterior: Posterior, box: Box, fractions: FloatArray) -> FloatArray:
@@ -275,19 +291,11 @@ def _bumps(posterior: Posterior, box: Box, fractions: FloatArray) -> FloatArray:
     """
     awaited = list(posterior.awaited_points.values())
     points = np.concatenate([posterior.observed_points, awaited]) if awaited else posterior.observed_points
-    # a fixed setting has neither widths nor walls
-    width = HINT_WIDTH * math.sqrt(box.free.sum())
     away = scipy.spatial.distance.cdist(
         box.places(box.at(fractions)), box.places(points[:, -box.dimension :]), "sqeuclidean"
     )
-    found: FloatArray = np.exp(-0.5 / width**2 * away)
+    found: FloatArray = np.exp(-0.5 / _width(box) ** 2 * away)
     return found
-
-
-def _bounds_at_once(posterior: Posterior, context: FloatArray, actions: FloatArray) -> FloatArray:
-    """Return upper bounds of actions (n, d_a) that hold all over a box at once."""
-    evaluation = posterior.evaluate_finite(join(context, actions))
-    return evaluation.mean + AT_ONCE * evaluation.std
 
 
 def later(count: int, size: int, played: int) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from kernel_bandits.actions import Box, Choice, Range, Setting, are_arms
 from kernel_bandits.arrays import FloatArray, join
@@ -163,11 +164,12 @@ class BoxDesign:
         highest = float(gains.max())
         if not highest > 2.0 * math.sqrt(noise):
             return None
-        best = box.fractions(observed[[gains.argmax()], -box.dimension :])
-        levels, numbers, width = box.alike(best)[0], box.free & ~box.is_choice, _width(box)
+        tried = box.fractions(observed[:, -box.dimension :])
+        best, numbers, width = tried[[gains.argmax()]], box.free & ~box.is_choice, _width(box)
 
         def chance(fractions: FloatArray) -> FloatArray:
-            bumps = _bumps(posterior, box, fractions)
+            # what other levels earn says nothing of these
+            bumps = _bumps(posterior, box, fractions) * _same_levels(box, fractions, _played(posterior, box))
             precision = (bumps**2).sum(axis=1) + noise / highest**2
             expected = bumps[:, : len(surplus)] @ surplus / precision
             found = scipy.special.log_ndtr((expected - highest) * np.sqrt(precision / noise))
@@ -175,10 +177,11 @@ class BoxDesign:
             found += np.log(scipy.special.ndtr(1.0 / width - at) - scipy.special.ndtr(-at)).sum(axis=1)
             away = at - best[:, numbers] / width
             found += np.log1p(np.exp(-0.5 * np.vecdot(away, away)) * (math.sqrt(2.0 * math.pi) * width) ** -at.shape[1])
-            found[(box.alike(fractions)[0] == levels)[:, box.is_choice].all(axis=1)] = -np.inf
-            return found
+            return np.where(_same_levels(box, fractions, best)[:, 0], -np.inf, found)
 
-        places, chances = self._scored(box, chance, played, box.neighbours(best)[1:])
+        # a reward above the usual one is a hint of a peak beside it
+        hints = tried[np.argsort(np.where(_same_levels(box, tried, best)[:, 0], np.inf, -surplus))[:CENTRES]]
+        places, chances = self._scored(box, chance, played, np.concatenate([box.neighbours(best)[1:], hints]))
         return box.at(places[[chances.argmax()]])[0]
 
     def _scored(
@@ -188,16 +191,15 @@ class BoxDesign:
         played: int,
         others: FloatArray | None = None,
     ) -> tuple[FloatArray, FloatArray]:
-        """Return fractions (n, k) that cover the box, others, and neighbours of the best of these, and their scores."""
+        """Return fractions (n, k) that cover the box or lie about others or the best of these, and their scores."""
+        own = np.random.SeedSequence(self.seed.entropy, spawn_key=(*self.seed.spawn_key, played))
+        generator, width = np.random.default_rng(own), _width(box)
         places = box.fractions(self._actions(0, box)[:CANDIDATES])
         if others is not None:
-            places = np.concatenate([places, others])
-        best = places[np.argsort(-score(places))[:CENTRES]]
-        own = np.random.SeedSequence(self.seed.entropy, spawn_key=(*self.seed.spawn_key, played))
-        near = around(best, _width(box), np.random.default_rng(own))
+            places = np.concatenate([places, others, around(others, width, generator)])
+        places = np.concatenate([places, around(places[np.argsort(-score(places))[:CENTRES]], width, generator)])
         # those beyond a wall were moved onto it, and bounds are large there anyway
-        near = near[((near > 0.0) & (near < 1.0))[:, box.free].all(axis=1)]
-        places = np.concatenate([places, near])
+        places = places[((places > 0.0) & (places < 1.0))[:, box.free].all(axis=1)]
         return places, score(places)
 
     def _action(self, number: int, box: Box) -> FloatArray:
@@ -284,18 +286,28 @@ def _width(box: Box) -> float:
     return HINT_WIDTH * math.sqrt(box.free.sum())
 
 
+def _played(posterior: Posterior, box: Box) -> FloatArray:
+    """Return fractions of what was observed and is awaited, shape (n, k)."""
+    awaited = list(posterior.awaited_points.values())
+    points = np.concatenate([posterior.observed_points, awaited]) if awaited else posterior.observed_points
+    return box.fractions(points[:, -box.dimension :])
+
+
 def _bumps(posterior: Posterior, box: Box, fractions: FloatArray) -> FloatArray:
     """Return what is felt of bumps at fractions (m, k) where rewards were observed or are awaited, shape (m, n).
 
     Of those to come 0 is expected.
     """
-    awaited = list(posterior.awaited_points.values())
-    points = np.concatenate([posterior.observed_points, awaited]) if awaited else posterior.observed_points
-    away = scipy.spatial.distance.cdist(
-        box.places(box.at(fractions)), box.places(points[:, -box.dimension :]), "sqeuclidean"
-    )
-    found: FloatArray = np.exp(-0.5 / _width(box) ** 2 * away)
+    places = box.places(box.at(fractions)), box.places(box.at(_played(posterior, box)))
+    found: FloatArray = np.exp(-0.5 / _width(box) ** 2 * scipy.spatial.distance.cdist(*places, "sqeuclidean"))
     return found
+
+
+def _same_levels(box: Box, left: FloatArray, right: FloatArray) -> NDArray[np.bool_]:
+    """Return whether fractions (m, k) and (n, k) are of the same levels of all choices, shape (m, n)."""
+    levels = [box.alike(fractions)[0][:, box.is_choice] for fractions in (left, right)]
+    same: NDArray[np.bool_] = scipy.spatial.distance.cdist(*levels, "sqeuclidean") == 0.0
+    return same
 
 
 def later(count: int, size: int, played: int) -> int:

@@ -134,8 +134,7 @@ class BoxDesign:
 
     def _hint(self, posterior: Posterior, box: Box, played: int) -> FloatArray:
         """Return where the rewards speak most for a peak, shape (d_a,), whatever the sensors."""
-        rewards, contexts = posterior.observed_rewards, posterior.observed_points[:, : -box.dimension]
-        surplus = _surplus(rewards, contexts)
+        surplus = _surplus(posterior.observed_rewards, posterior.observed_points[:, : -box.dimension])
 
         def strength(fractions: FloatArray) -> FloatArray:
             # z = Σ b_i·r_i/√(Σ b_i²), by which a bump b explains the rewards r better than noise does: by ½z² nats
@@ -191,15 +190,19 @@ class BoxDesign:
         played: int,
         others: FloatArray | None = None,
     ) -> tuple[FloatArray, FloatArray]:
-        """Return fractions (n, k) that cover the box or lie about others or the best of these, and their scores."""
+        """Return fractions (n, k) that cover the box, others, and neighbours of these and of the best; and scores."""
         own = np.random.SeedSequence(self.seed.entropy, spawn_key=(*self.seed.spawn_key, played))
         generator, width = np.random.default_rng(own), _width(box)
+
+        def inside(centres: FloatArray) -> FloatArray:
+            # neighbours beyond a wall were moved onto it, and bounds are large there anyway
+            near = around(centres, width, generator)
+            return near[((near > 0.0) & (near < 1.0))[:, box.free].all(axis=1)]
+
         places = box.fractions(self._actions(0, box)[:CANDIDATES])
         if others is not None:
-            places = np.concatenate([places, others, around(others, width, generator)])
-        places = np.concatenate([places, around(places[np.argsort(-score(places))[:CENTRES]], width, generator)])
-        # those beyond a wall were moved onto it, and bounds are large there anyway
-        places = places[((places > 0.0) & (places < 1.0))[:, box.free].all(axis=1)]
+            places = np.concatenate([places, others, inside(others)])
+        places = np.concatenate([places, inside(places[np.argsort(-score(places))[:CENTRES]])])
         return places, score(places)
 
     def _action(self, number: int, box: Box) -> FloatArray:

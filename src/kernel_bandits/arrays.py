@@ -141,11 +141,18 @@ def as_positive(name: str, value: float) -> float:
     return number
 
 
-def as_count(name: str, value: int) -> int:
-    """Return a positive integer."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise InputError(f"{name}: expected a whole number of at least 1, got {value!r}.")
+def as_count(name: str, value: int, least: int = 1) -> int:
+    """Return an integer that is not below the least."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InputError(f"{name}: expected a whole number of at least {least}, got {value!r}.")
     return int(value)
+
+
+def as_probability(name: str, value: float) -> float:
+    """Return a number between 0 and 1 that is neither."""
+    if not 0.0 < value < 1.0:
+        raise InputError(f"{name}: expected a probability between 0 and 1, got {value!r}.")
+    return float(value)
 
 
 def join(context: FloatArray, actions: FloatArray) -> FloatArray:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray, as_count, as_positive
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.kernels.timed import Timed
+from kernel_bandits.kernels.composite import Timed
 from kernel_bandits.learning.defaults import (
     CHANGE_LIMIT,
     FIRST_TESTED_ROUND,

@@ -32,7 +32,7 @@ from kernel_bandits.version import __version__
 
 MAGIC = b"kernel-bandits policy\n"
 # Raise by one when the classes can no longer be filled from a file of the release before.
-FORMAT = 12
+FORMAT = 13
 DIGEST_BYTES = hashlib.sha256().digest_size
 Json: TypeAlias = Any
 

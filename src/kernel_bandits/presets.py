@@ -24,13 +24,13 @@ from kernel_bandits.drift import Forgetting, ForgettingPosterior, Nothing, requi
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, Linear
 from kernel_bandits.kernels.base import with_defaults
+from kernel_bandits.kernels.composite import Timed
 from kernel_bandits.kernels.fourier import (
     InteractionFeatures,
     LinearFeatures,
     QuadratureFourierFeatures,
     RandomFourierFeatures,
 )
-from kernel_bandits.kernels.timed import Timed
 from kernel_bandits.learning import KernelLearning
 from kernel_bandits.learning.columns import Columns, RewardModel
 from kernel_bandits.learning.learned import LearnedPosterior

@@ -94,11 +94,11 @@ def test_candidates_of_every_kind(log):
     named = Log(log.contexts, log.played, log.rewards, log.propensities, names=("a", "b", "c", "d"))
     assert offpolicy.evaluate(named, "c", model=None).estimates["inverse propensity"].value == expected
     policy = kb.ek_ucb(kb.Gaussian(0.5), exploration_floor=0.2, seed=0)
-    policy.update_many(log.contexts[:50], log.catalogue[log.played[:50]], log.rewards[:50])
+    policy.update_many(log.contexts[:50], log.actions[log.played[:50]], log.rewards[:50])
     before = pickle.dumps(policy)
     from_policy = value(policy)
     assert pickle.dumps(policy) == before
-    table = np.array([policy.select(context, log.catalogue).probabilities for context in log.contexts])
+    table = np.array([policy.select(context, log.actions).probabilities for context in log.contexts])
     assert from_policy == pytest.approx(value(table), abs=1e-12)
     with pytest.raises(kb.InputError, match="one of the actions"):
         value(7)

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import Constant, KernelLike, Product, Stationary
-from kernel_bandits.kernels.bends import Bends
-from kernel_bandits.kernels.mixed import Mixed
+from kernel_bandits.kernels.mixed import Bends, Mixed
 from kernel_bandits.learning import defaults
 
 # A column that varies by less than this share of its values is as good as constant: an action that is found again in a

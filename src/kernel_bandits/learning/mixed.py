@@ -20,7 +20,8 @@ import numpy as np
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.kernels import Kernel, Shear, TensorProduct
-from kernel_bandits.kernels.mixed import Mixed, PerArm
+from kernel_bandits.kernels.composite import PerArm
+from kernel_bandits.kernels.mixed import Mixed
 from kernel_bandits.learning import defaults, evidence
 from kernel_bandits.learning.columns import (
     ALIKE,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, Self
@@ -122,8 +121,9 @@ HALF_LIVES = 7
 RENEWALS = 8
 
 
-class Forgetting(ABC):
-    """How observations lose their weight as they age, in rounds.
+@dataclass(frozen=True)
+class Forgetting:
+    """How observations lose their weight as they age, in rounds: not at all.
 
     Weights fall in steps: every ``step`` rounds the posterior is rebuilt from what is left, in one pass of matrix
     products, O(n·m²) for n observations in memory. That is O(m²) a round, since n is a fixed multiple of the step. The
@@ -131,18 +131,19 @@ class Forgetting(ABC):
     """
 
     @property
-    @abstractmethod
     def memory(self) -> int:
-        """The age at which an observation leaves."""
+        """The age at which an observation leaves; none does by default."""
+        return sys.maxsize
 
     @property
-    @abstractmethod
     def step(self) -> int:
         """After how many rounds weights are brought up to date."""
+        return sys.maxsize
 
-    @abstractmethod
     def weights(self, ages: FloatArray) -> FloatArray | None:
         """The weights of observations of these ages, shape (n,); None for 1 each."""
+        del ages
+        return None
 
     @property
     def time_half_life(self) -> float | None:
@@ -209,9 +210,6 @@ class Window(Forgetting):
     def step(self) -> int:
         return max(1, self.size // RENEWALS)
 
-    def weights(self, ages: FloatArray) -> None:
-        del ages
-
 
 @dataclass(frozen=True)
 class Wander(_ByHalfLife):
@@ -222,9 +220,6 @@ class Wander(_ByHalfLife):
     Args:
         half_life: in rounds.
     """
-
-    def weights(self, ages: FloatArray) -> None:
-        del ages
 
     @property
     def time_half_life(self) -> float:
@@ -250,35 +245,8 @@ class Restart(Forgetting):
         as_positive("limit", self.limit)
         as_positive("tolerated", self.tolerated)
 
-    @property
-    def memory(self) -> int:
-        return sys.maxsize
-
-    @property
-    def step(self) -> int:
-        return sys.maxsize
-
-    def weights(self, ages: FloatArray) -> None:
-        del ages
-
     def detector(self) -> Cusum:
         return Cusum(self.tolerated, self.limit)
-
-
-@dataclass(frozen=True)
-class Nothing(Forgetting):
-    """Every observation counts for ever."""
-
-    @property
-    def memory(self) -> int:
-        return sys.maxsize
-
-    @property
-    def step(self) -> int:
-        return sys.maxsize
-
-    def weights(self, ages: FloatArray) -> None:
-        del ages
 
 
 def require_forgetting(value: object) -> Forgetting:
@@ -461,8 +429,8 @@ class ForgettingPosterior(PosteriorAround):
     def counted(self, rewards: FloatArray) -> FloatArray:
         return self.within.counted(rewards)
 
-    def due(self, points: FloatArray, means: FloatArray, stds: FloatArray) -> int | None:
-        return self.within.due(points, means, stds)
+    def due(self, points: FloatArray, means: FloatArray) -> int | None:
+        return self.within.due(points, means)
 
     def weight_of(self, noise_variance: float) -> float:
         return self.within.weight_of(noise_variance)
@@ -653,5 +621,5 @@ class ForgettingPosterior(PosteriorAround):
         return evolve(self, within=self.within.reseeded(entropy), _build=self._build.reseeded(entropy))
 
     def __repr__(self) -> str:
-        options = [repr(one) for one in (self.forgetting, self._unequal) if one not in (None, Nothing())]
+        options = [repr(one) for one in (self.forgetting, self._unequal) if one not in (None, Forgetting())]
         return f"ForgettingPosterior({', '.join([repr(self.within), *options])})"

@@ -9,6 +9,7 @@ slots, or the names in ``saved``. The reader looks classes up among those of thi
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import json
@@ -155,16 +156,19 @@ def name_of(cls: type) -> str | None:
 
 
 def class_of(name: str) -> type:
-    """Return the class saved under a name, without importing anything but scikit-learn's kernels."""
+    """Return the class saved under a name, without importing anything but this library and scikit-learn's kernels."""
     if name in _registered:
         return _registered[name]
     module_name, _, qualified = name.partition(":")
     if module_name == _FOREIGN_KERNELS:
         with needs("scikit-learn", "kernel-bandits[sklearn]"):
             importlib.import_module(_FOREIGN_KERNELS)
-    module = sys.modules.get(module_name)
-    ours = module_name.startswith(f"{_PACKAGE}.") or module_name == _FOREIGN_KERNELS
-    cls = getattr(module, qualified, None) if ours and module is not None else None
+    elif module_name.startswith(f"{_PACKAGE}."):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module_name)
+    else:
+        module_name = ""
+    cls = getattr(sys.modules.get(module_name), qualified, None)
     if not isinstance(cls, type) or cls.__module__ != module_name:
         raise InputError(
             f"it holds an object of the class {name!r}, which is not known here; "

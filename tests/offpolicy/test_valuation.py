@@ -182,6 +182,12 @@ def test_replay_takes_the_least_propensity_of_all_actions_and_not_of_those_playe
     assert len(found.rewards) == counts[0]
     with pytest.raises(kb.InputError, match=r"at most 0\.39"):
         offpolicy.replay(kb.uniform(seed=0), unknown, least_propensity=0.5)
+    never = np.tile([0.6, 0.4, 0.0], (60, 1))
+    with pytest.raises(kb.InputError, match="some actions had the probability 0"):
+        offpolicy.replay(
+            kb.uniform(seed=0),
+            Log(np.empty((0, 0)), played, np.ones(60), never[0][played], np.eye(3), probabilities=never),
+        )
 
 
 def continuous_log(count, seed):

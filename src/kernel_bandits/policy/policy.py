@@ -34,7 +34,7 @@ from kernel_bandits.boxes.search import around, candidates, finalists
 from kernel_bandits.confidence import GuaranteedRadius
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import require_columns
-from kernel_bandits.learning.defaults import FIRST_SETTLED, MOST, NEARLY_ALL, RECENT_WAITS
+from kernel_bandits.learning.defaults import FIRST_SETTLED, MOST, RECENT_WAITS
 from kernel_bandits.numerics.linalg import threads_for
 from kernel_bandits.policy.diagnostics import TOGETHER, Diagnostics, Predicted, Residuals, diagnose
 from kernel_bandits.policy.export import export
@@ -224,8 +224,8 @@ class Told(NamedTuple):
 class Waits:
     """How long rewards take, counted in decisions that are asked for until one is told, itself included.
 
-    At first nobody knows. Successes may be told early and silences late: rewards that are all the same say nothing yet,
-    and the first of those that differ little, while most decisions are still to be told.
+    At first nobody knows. Successes may be told early and silences late: all are waited for while rewards are all the
+    same, which say nothing but their level, and while they are few and most decisions are still to be told.
 
     Attributes:
         recent: the longest of the last rewards.
@@ -258,8 +258,7 @@ class Waits:
 
     def are_too_few(self, settled: int) -> bool:
         """Return whether so many settled decisions do not show yet how long rewards take."""
-        share = NEARLY_ALL if self.low >= self.high else MOST if settled < FIRST_SETTLED else 0.0
-        return settled < share * (self.newest + 1)
+        return self.low >= self.high or settled < min(FIRST_SETTLED, MOST * (self.newest + 1))
 
 
 class State:

@@ -27,8 +27,8 @@ from kernel_bandits_server.worker import Runtime
 # What worker processes, and servers other than uvicorn, start with.
 PREFIX = "KERNEL_BANDITS_"
 GRACE_SECONDS = 10
-# Rows and bytes of an imported log in one request; the service takes a megabyte unless told otherwise.
-ROWS, BYTES = 1_000, 500_000
+# Rows of an imported log in one request; the service takes a megabyte unless told otherwise.
+ROWS = 100
 _STANDARD = frozenset(vars(logging.makeLogRecord({})))
 
 
@@ -142,11 +142,8 @@ def import_log(file: Path, url: str, loop: str, key: str | None) -> str:
         for number, row in enumerate(rows, 1)
         if row.get("reward") is not None
     ]
-    while taken:
-        count, size = 0, 0
-        while count < min(len(taken), ROWS) and (not count or size < BYTES):
-            size, count = size + len(json.dumps(taken[count])), count + 1
-        body, taken = json.dumps({"rows": taken[:count]}).encode(), taken[count:]
+    for start in range(0, len(taken), ROWS):
+        body = json.dumps({"rows": taken[start : start + ROWS]}).encode()
         headers = {"content-type": "application/json", **({"authorization": f"Bearer {key}"} if key else {})}
         request = urllib.request.Request(f"{url}/v1/loops/{loop}/import", body, headers)
         try:

@@ -31,7 +31,7 @@ def test_every_cell_has_twenty_paired_seeds_and_ten_where_rounds_cost_most(name)
     for run in study(name).runs:
         seeds.setdefault((run.environment.label, run.policy.label), set()).add(run.seed)
     for (_, policy), found in seeds.items():
-        assert found == set(range(10 if policy.startswith(("K-UCB", "CBKB")) else 20))
+        assert found == set(range(10 if policy.startswith(("K-UCB", "CBKB", "SupKernelUCB")) else 20))
     assert max(run.horizon for run in study(name).runs) == 2000
 
 

@@ -109,7 +109,7 @@ def open_bandit() -> None:
         f"\nOpen Bandit sample: uniform play {uniform.rewards.mean():.4f}, Thompson sampling {other.rewards.mean():.4f}"
     )
     # the other policy as a table: the share of each item in its log
-    shares = np.bincount(other.played, minlength=len(uniform.catalogue))[: len(uniform.catalogue)] / len(other)
+    shares = np.bincount(other.played, minlength=len(uniform.actions))[: len(uniform.actions)] / len(other)
     table = np.tile(shares / shares.sum(), (len(uniform), 1))
     found = evaluate(uniform, table, model=None)
     print(found, found.verdict, kb.verdict(uniform, table, model=None).sentence, sep="\n")

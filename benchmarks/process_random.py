@@ -76,7 +76,7 @@ def oracle(plant: Plant, number: int) -> kb.Policy:
     # turned axes mix the widths
     widths[: plant.matter] = np.exp(np.log(plant.widths).mean()) if plant.oblique else plant.widths
     box = plant.box.high - plant.box.low
-    kernel: kb.KernelLike = kb.Gaussian(widths * box)
+    kernel: kb.Kernel = kb.Gaussian(widths * box)
     if plant.sensors:
         centre, spread = plant.sensor_units
         slopes = np.zeros((plant.settings, plant.sensors))

@@ -1,10 +1,11 @@
-"""Load on the decision service: a closed loop of 64 connections, ten arms, twenty columns, 200 anchors.
+"""Load on the decision service: a closed loop of 64 connections, ten arms, twenty columns, 200 anchors, or others.
 
 Decisions are compared with an empty endpoint of the same framework in the same process that writes one row, in blocks
 that take turns. A decision is parsed, chosen, committed and counted by the model; an empty request is parsed and
 committed.
 
 Run: python benchmarks/service.py [--seconds 5] [--blocks 4] [--events 0] [--database ADDRESS]
+Memory: python benchmarks/service.py --events 1000000 --seconds 60 --empty-seconds 0.1 --columns 3 --arms 3 --anchors 20
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from kernel_bandits_server.app import build_app
 from kernel_bandits_server.events import Event
 from kernel_bandits_server.messages import Body, Outcome
 from kernel_bandits_server.planning import Command
+from kernel_bandits_server.serve import spare_collections
 from kernel_bandits_server.settings import parse_settings
 from kernel_bandits_server.store import Store
 from kernel_bandits_server.worker import Runtime
@@ -40,7 +42,6 @@ from litestar.params import JSONBody
 from measure import markdown
 from msgspec import Struct
 
-COLUMNS, ARMS, ANCHORS, CONNECTIONS = 20, 10, 200, 64
 # Those that send rewards, a thousand in a request.
 BULK_CONNECTIONS = 4
 LOOP = """
@@ -59,13 +60,13 @@ pending = 10000000
 """
 
 
-def loop_file(anticipates: bool) -> str:
+def loop_file(given: argparse.Namespace) -> str:
     """Return the loop's file."""
     return LOOP.format(
-        anticipates=str(anticipates).lower(),
-        anchors=ANCHORS,
-        columns="\n".join(f'x{i} = {{ kind = "Numeric", range = [0, 1] }}' for i in range(COLUMNS)),
-        names=[f"arm{i}" for i in range(ARMS)],
+        anticipates=str(not given.ignore_pending).lower(),
+        anchors=given.anchors,
+        columns="\n".join(f'x{i} = {{ kind = "Numeric", range = [0, 1] }}' for i in range(given.columns)),
+        names=[f"arm{i}" for i in range(given.arms)],
     )
 
 
@@ -108,8 +109,9 @@ class RowWriter:
         await future
 
 
-def run_server(port: int, database: str, anticipates: bool) -> None:
-    runtime = Runtime(parse_settings(loop_file(anticipates)), database)
+def run_server(given: argparse.Namespace) -> None:
+    port, database = given.serve, given.database
+    runtime = Runtime(parse_settings(loop_file(given)), database)
     writer = RowWriter(Store(database))
 
     @post("/v1/empty", dto=Body[Nothing], return_dto=None)
@@ -120,6 +122,7 @@ def run_server(port: int, database: str, anticipates: bool) -> None:
 
     app = build_app(runtime)
     app.register(empty)
+    spare_collections()
     uvicorn.run(app, port=port, log_config=None, access_log=False, server_header=False, date_header=False)
 
 
@@ -169,7 +172,7 @@ class Load:
         self.times: list[float] = []
         self.ids: list[str] = []
 
-    async def run(self, connections: int = CONNECTIONS) -> float:
+    async def run(self, connections: int) -> float:
         """Run the block; return the number of responses a second."""
         loop = asyncio.get_running_loop()
         self._open, self._done = connections, loop.create_future()
@@ -197,8 +200,8 @@ class Load:
             self._done.set_result(None)
 
 
-def decisions(generator: random.Random, count: int) -> list[bytes]:
-    rows = [{f"x{i}": generator.random() for i in range(COLUMNS)} for _ in range(count)]
+def decisions(generator: random.Random, count: int, columns: int) -> list[bytes]:
+    rows = [{f"x{i}": generator.random() for i in range(columns)} for _ in range(count)]
     return [json.dumps({"context": row}).encode() for row in rows]
 
 
@@ -255,23 +258,23 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, object]]:
     generator = random.Random(0)
     folder = tempfile.TemporaryDirectory(prefix="kernel-bandits-")
     database = arguments.database or str(Path(folder.name, "events.db"))
-    command = [sys.executable, __file__, "--serve", str(arguments.port), "--database", database]
-    server = subprocess.Popen([*command, *(["--ignore-pending"] if arguments.ignore_pending else [])])
+    command = [sys.executable, __file__, *sys.argv[1:], "--serve", str(arguments.port), "--database", database]
+    server = subprocess.Popen(command)
     rows: list[dict[str, object]] = []
     try:
         _wait(arguments.port)
-        bodies = decisions(generator, 2000)
+        bodies = decisions(generator, 2000, arguments.columns)
         warm = Load(arguments.port, "/v1/loops/load/decisions", bodies, 3.0)
-        asyncio.run(warm.run())
+        asyncio.run(warm.run(arguments.connections))
         send_rewards(arguments.port, warm.ids, generator)
         total, block = len(warm.ids), 0
         while block < arguments.blocks or total < arguments.events:
             empty = Load(arguments.port, "/v1/empty", [b"{}"], arguments.empty_seconds or arguments.seconds)
             marks = [processor_seconds(server.pid)]
-            floor = asyncio.run(empty.run())
+            floor = asyncio.run(empty.run(arguments.connections))
             marks.append(processor_seconds(server.pid))
             load = Load(arguments.port, "/v1/loops/load/decisions", bodies, arguments.seconds)
-            rate = asyncio.run(load.run())
+            rate = asyncio.run(load.run(arguments.connections))
             marks.append(processor_seconds(server.pid))
             rewards = send_rewards(arguments.port, load.ids, generator)
             costs = [(marks[1] - marks[0]) / len(empty.times), (marks[2] - marks[1]) / len(load.times)]
@@ -317,13 +320,15 @@ def main() -> None:
     parser.add_argument("--empty-seconds", type=float, default=0.0, help="of each block of empty requests, if others")
     parser.add_argument("--blocks", type=int, default=4)
     parser.add_argument("--events", type=int, default=0, help="go on until this number of decisions were made")
+    for name, count in {"columns": 20, "arms": 10, "anchors": 200, "connections": 64}.items():
+        parser.add_argument(f"--{name}", type=int, default=count)
     parser.add_argument("--database", default="")
     parser.add_argument("--port", type=int, default=8191)
     parser.add_argument("--ignore-pending", action="store_true", help="anticipates = false")
     parser.add_argument("--serve", type=int, default=0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
-        run_server(arguments.serve, arguments.database, not arguments.ignore_pending)
+        run_server(arguments)
     else:
         print(markdown(measure(arguments)))
 

@@ -1,9 +1,10 @@
 """Does the control group tell the truth? Simulated loops, looked at every day for a month.
 
-A loop decides, learns and counts as in the service, without HTTP and without a database. The rewards of the loop and of
-its control group are 0 or 1. A verdict counts once it was ever "switch" or "stay".
+The rewards of the loop and of its control group are 0 or 1, and the groups are compared as in the service. The first
+loops of each case also decide, learn and count as there, without HTTP and without a database, and have to give the same
+verdicts. A verdict counts once it was ever "switch" or "stay".
 
-Run: python benchmarks/service_verdict.py [--loops 200] [--days 30] [--decisions 400] [--share 0.2] [--lifts 0 0.2]
+Run: python benchmarks/service_verdict.py [--loops 200] [--whole 2] [--days 30] [--decisions 400] [--share 0.2]
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from kernel_bandits_server.choosing import draft_all
+from kernel_bandits_server.choosing import draft_all, place_of
 from kernel_bandits_server.events import Event
 from kernel_bandits_server.messages import DecisionRequest
 from kernel_bandits_server.planning import Decide
 from kernel_bandits_server.replica import Replica
 from kernel_bandits_server.settings import LoopSettings, parse_settings
+from kernel_bandits_server.trial import Trial
 from measure import markdown
 
 LOOP = """
@@ -33,16 +35,62 @@ age = {{ kind = "Numeric", range = [18, 80] }}
 names = ["red", "blue"]
 """
 # Visitors who come again differ: the standard deviation of their rates.
-RATE, SPREAD, AT_ONCE, DAY = 0.3, 0.15, 200, 86_400.0
+RATE, SPREAD, DAY = 0.3, 0.15, 86_400.0
+
+
+class Compared:
+    """The groups of a loop and what they earned, compared as the service does."""
+
+    def __init__(self, settings: LoopSettings) -> None:
+        self.trial = Trial.of(settings)
+
+    def add(self, ids: Sequence[str], visitors: Sequence[str | None], control: Any, rewards: Any, time: float) -> None:
+        """Add decisions; a reward of NaN was given up."""
+        del time  # the order is that of the decisions
+        assert self.trial is not None
+        known = ~np.isnan(rewards)
+        places = np.array([place_of("shop", visitor or id) for id, visitor in zip(ids, visitors, strict=True)])
+        unknown, codes = np.full(known.sum(), np.nan), np.zeros((known.sum(), 0), dtype=int)
+        self.trial = self.trial.after(
+            rewards[known], control[known].astype(int), places[known], unknown, unknown, codes
+        )
+
+
+class Whole:
+    """A loop that decides, learns and counts."""
+
+    def __init__(self, settings: LoopSettings) -> None:
+        self._replica = Replica(settings)
+
+    @property
+    def trial(self) -> Trial | None:
+        return self._replica.seen().trial
+
+    def add(self, ids: Sequence[str], visitors: Sequence[str | None], control: Any, rewards: Any, time: float) -> None:
+        """Add decisions; a reward of NaN was given up."""
+        requests = [DecisionRequest({"age": 30.0}, visitor=visitor) for visitor in visitors]
+        commands = [Decide(id, False, request) for id, request in zip(ids, requests, strict=True)]
+        draft_all(commands, self._replica)
+        events = []
+        for command, is_control in zip(commands, control, strict=True):
+            assert command.draft is not None
+            assert (command.draft["group"] == "control") == is_control
+            events.append(Event("decision", command.id, command.draft))
+        for id, reward in zip(ids, rewards, strict=True):
+            given_up, body = np.isnan(reward), {"source": "caller"}
+            events.append(Event("expiry", id, body) if given_up else Event("reward", id, {"reward": reward, **body}))
+        first = self._replica.applied + 1
+        self._replica.apply([event._replace(number=first + i, time=time) for i, event in enumerate(events)])
 
 
 def simulate(
-    settings: LoopSettings, days: int, decisions: int, lift: float, lost: float, visits: float, seed: int
+    loop: Compared | Whole, share: float, days: int, decisions: int, lift: float, lost: float, visits: float, seed: int
 ) -> list[dict[str, Any]]:
     """Return the verdict of each day.
 
     Args:
-        settings: of the loop.
+        loop: before its first decision.
+        share: of the control group.
         days: that it is looked at.
         decisions: of a day.
         lift: of the loop over its control group, relative.
@@ -50,37 +98,20 @@ def simulate(
         visits: of each visitor on average; those who come again keep a rate of their own, and their group.
         seed: of the simulation.
     """
-    generator, replica, found = np.random.default_rng(seed), Replica(settings), []
+    generator, found = np.random.default_rng(seed), []
     known = max(1, round(days * decisions / visits))
     rates = np.clip(generator.normal(RATE, SPREAD * (visits > 1.0), known), 0.0, 1.0)
     for day in range(days):
-        for start in range(0, decisions, AT_ONCE):
-            count = min(AT_ONCE, decisions - start)
-            commands = []
-            for i, age in enumerate(generator.uniform(18, 80, count)):
-                commands.append(Decide(f"{seed}-{day}-{start + i}", False, DecisionRequest({"age": float(age)})))
-                if visits > 1.0:
-                    commands[-1].request.visitor = f"{seed}-{generator.integers(known)}"
-            draft_all(commands, replica)
-            time = DAY * (day + start / decisions)
-            events: list[Event] = []
-            for kind in ("decision", "reward"):
-                for command in commands:
-                    body: Any = command.draft
-                    is_control = body["group"] == "control"
-                    if kind == "reward":
-                        own = RATE if visits == 1.0 else rates[int(str(command.request.visitor).partition("-")[2])]
-                        rate = own if is_control else own * (1.0 + lift)
-                        if is_control and generator.random() < lost:
-                            events.append(Event("expiry", command.id, {"source": "caller"}))
-                            continue
-                        body = {"reward": float(generator.random() < rate), "source": "caller"}
-                    events.append(Event(kind, command.id, body))
-            first = replica.applied + 1
-            replica.apply([event._replace(number=first + i, time=time) for i, event in enumerate(events)])
-        trial = replica.seen().trial
-        assert trial is not None
-        found.append(trial.verdict(float(day + 1)))
+        ids = [f"{seed}-{day}-{i}" for i in range(decisions)]
+        who = generator.integers(known, size=decisions)
+        visitors = [f"{seed}-{one}" if visits > 1.0 else None for one in who]
+        control = np.array([place_of("shop", one or id) < share for one, id in zip(visitors, ids, strict=True)])
+        chance = rates[who] * np.where(control, 1.0, 1.0 + lift)
+        rewards = (generator.random(decisions) < chance).astype(float)
+        rewards[control & (generator.random(decisions) < lost)] = np.nan
+        loop.add(ids, visitors, control, rewards, DAY * day)
+        assert loop.trial is not None
+        found.append(loop.trial.verdict(float(day + 1)))
     return found
 
 
@@ -109,6 +140,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--loops", type=int, default=200)
+    parser.add_argument("--whole", type=int, default=2, help="loops of each case that also decide and learn")
     parser.add_argument("--days", type=int, default=30)
     parser.add_argument("--decisions", type=int, default=400, help="a day")
     parser.add_argument("--share", type=float, default=0.2, help="of the control group")
@@ -126,9 +158,12 @@ def main() -> None:
     for name, lift, lost, visits in cases:
         runs = []
         for seed in range(given.loops):
-            runs.append(simulate(settings, given.days, given.decisions, lift, lost, visits, seed))
-            if seed % 20 == 19:
-                print(row_of(name, runs, RATE * lift), file=sys.stderr, flush=True)
+            case = (given.share, given.days, given.decisions, lift, lost, visits, seed)
+            runs.append(simulate(Compared(settings), *case))
+            if seed < given.whole:
+                whole = simulate(Whole(settings), *case)
+                assert [one["words"] for one in whole] == [one["words"] for one in runs[-1]]
+        print(row_of(name, runs, RATE * lift), file=sys.stderr, flush=True)
         rows.append(row_of(name, runs, RATE * lift))
     print(markdown(rows))
 

@@ -21,7 +21,7 @@ from kernel_bandits_lab.reproduce import claims as paper
 from kernel_bandits_lab.reproduce.claims import Claim, corrected, number_of_tests
 from kernel_bandits_lab.reproduce.lambda_grid import HIDDEN, LAMBDAS, by_family
 from kernel_bandits_lab.reproduce.settings import LIBRARY, PAPER, STYLES
-from kernel_bandits_lab.tables import Table
+from kernel_bandits_lab.tables import Table, as_markdown
 
 from kernel_bandits.loop import RunResult
 
@@ -46,7 +46,7 @@ def main(folder: Path) -> None:
         "common": _common_claims(claims),
         **{f"{name} grid": _grid_table(results[name].records) for name in GRIDS},
         **{name: _list(claims[name]) for name in ("bump_projection", "environments")},
-        "table_1 tables": _as_markdown(_module("table_1").tables(folder / "table_1")[0]),
+        "table_1 tables": as_markdown(_module("table_1").tables(folder / "table_1")[0]).rstrip(),
     }
     for page in pages(DOCS):
         text = page.read_text(encoding="utf-8")
@@ -130,7 +130,7 @@ def _common_claims(claims: dict[str, list[Claim]]) -> str:
         "correction over all of them, where fewer do. The three environments have the same verdict, over both "
         f"settings, on {len(agreeing)} of the {shared} claims that are made for all three: {', '.join(agreeing)}."
     )
-    return "\n\n".join([_rows(heads, rows), note])
+    return as_markdown(Table("", heads, rows, note)).rstrip()
 
 
 def _agree(claims: Sequence[Claim]) -> bool:
@@ -177,14 +177,8 @@ def _cell(runs: Sequence[RunResult]) -> str:
     return f"{summary.regret:.0f}±{summary.regret_interval:.0f}, {cost}{rounds}"
 
 
-def _as_markdown(table: Table) -> str:
-    note = f"\n\n{table.note}" if table.note else ""
-    return _rows(table.heads, table.rows) + note
-
-
 def _rows(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return as_markdown(Table("", heads, rows)).rstrip()
 
 
 def _save(figure: Figure, name: str) -> None:

@@ -91,27 +91,24 @@ def continuous(module):
         played, wanted = generator.normal(size=count), generator.normal(size=count)
         rewards, model, densities = generator.normal(size=count), generator.normal(size=count), generator.random(count)
         densities += 0.1
-        for smoother in ("gaussian", "epanechnikov"):
-            weights = offpolicy.smoothed_weights(
-                played[:, None], wanted[:, None], densities, np.array([bandwidth]), smoother
-            )
-            # obp predicts at the candidate's action in both places
-            rounds = Rounds(weights, rewards, model, model)
-            log = {
-                "reward": rewards,
-                "action_by_behavior_policy": played,
-                "action_by_evaluation_policy": wanted,
-                "pscore": densities,
-                "estimated_rewards_by_reg_model": model,
-            }
-            pairs = {
-                "kernel IPS": ("KernelizedInverseProbabilityWeighting", offpolicy.inverse_propensity),
-                "kernel SNIPS": ("KernelizedSelfNormalizedInverseProbabilityWeighting", offpolicy.self_normalised),
-                "kernel DR": ("KernelizedDoublyRobust", offpolicy.doubly_robust),
-            }
-            for name, (theirs, ours) in pairs.items():
-                value = getattr(module, theirs)(kernel=smoother, bandwidth=bandwidth).estimate_policy_value(**log)
-                worst[name] = max(worst.get(name, 0.0), abs(float(value) - float(ours(rounds).mean())))
+        weights = offpolicy.smoothed_weights(played[:, None], wanted[:, None], densities, np.array([bandwidth]))
+        # obp predicts at the candidate's action in both places
+        rounds = Rounds(weights, rewards, model, model)
+        log = {
+            "reward": rewards,
+            "action_by_behavior_policy": played,
+            "action_by_evaluation_policy": wanted,
+            "pscore": densities,
+            "estimated_rewards_by_reg_model": model,
+        }
+        pairs = {
+            "kernel IPS": ("KernelizedInverseProbabilityWeighting", offpolicy.inverse_propensity),
+            "kernel SNIPS": ("KernelizedSelfNormalizedInverseProbabilityWeighting", offpolicy.self_normalised),
+            "kernel DR": ("KernelizedDoublyRobust", offpolicy.doubly_robust),
+        }
+        for name, (theirs, ours) in pairs.items():
+            value = getattr(module, theirs)(kernel="epanechnikov", bandwidth=bandwidth).estimate_policy_value(**log)
+            worst[name] = max(worst.get(name, 0.0), abs(float(value) - float(ours(rounds).mean())))
     return worst
 
 

@@ -42,7 +42,7 @@ def interval(log, wanted, mixture, clipped=True):
     found = CandidateValue(caps=(0.0,)).after(terms)
     if not clipped:
         guesses = Sums().means_before(terms, 0.5 * np.array([1.0, -1.0])[:, None, None])
-        found = replace(found, sums=Sums().path(terms, guesses).last())
+        found = replace(found, sums=Sums().path(terms, guesses).at(-1))
     own, sequences.MIXTURE = sequences.MIXTURE, mixture
     ends = np.array(found.interval)
     sequences.MIXTURE = own

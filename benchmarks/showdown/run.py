@@ -46,9 +46,8 @@ Ours is `kb.ek_ucb(seed=…)` with **nothing set**.
 
 In the **wheel** contexts fill the unit disc. One arm pays 1.2 and the others 1, all ± 0.05, but beyond the radius δ
 one arm of each quadrant pays 50. That the rim is worth a look cannot be seen from rewards of 1 ± 0.05, and a standard
-deviation is learned from those. How often an arm was tried in a place like this one is a matter of contexts alone: an
-arm is tried where it was hardly tried, if the place keeps coming back, surprises are to be expected, and there is
-something to gain ([with nothing set](learning-the-kernel.md)).
+deviation is learned from those. Of what is earned beyond uniform play in round t, one part in √t is spent on arms that
+were hardly tried in a place like this one ([with nothing set](learning-the-kernel.md#where-an-arm-was-hardly-tried)).
 
 """
 TAIL = """

@@ -57,16 +57,8 @@ def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]
     ) -> None:
         """Estimate from a log what candidates would have earned."""
         with errors():
-            described = _described(features)
             values = evaluate_candidates(
-                read(
-                    log,
-                    context=_named(context),
-                    action=action,
-                    reward=reward,
-                    propensity=propensity,
-                    features=described,
-                ),
+                _read(log, context, action, reward, propensity, features),
                 policy,
                 learned_share=learned_share,
                 model=RewardModel(seed=seed) if model else None,
@@ -97,10 +89,7 @@ def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]
     ) -> None:
         """Say from a log whether to switch; may be asked after every round."""
         with errors():
-            described = _described(features)
-            found = read(
-                log, context=_named(context), action=action, reward=reward, propensity=propensity, features=described
-            )
+            found = _read(log, context, action, reward, propensity, features)
             if not isinstance(found, Log):
                 raise InputError("log: expected actions from a catalogue, got densities.")
             answer = offpolicy.verdict(
@@ -116,12 +105,17 @@ def register(app: typer.Typer, errors: Callable[[], AbstractContextManager[None]
                 write(answer.plot().figure, out)
 
 
-def _named(context: list[str] | None) -> list[str] | None:
-    return None if context is None else [name for name in context if name]
-
-
-def _described(path: Path | None) -> Features | None:
-    return None if path is None else Features.from_toml(path)
+def _read(
+    log: Path,
+    context: list[str] | None,
+    action: str | None,
+    reward: str | None,
+    propensity: str | None,
+    features: Path | None,
+) -> Log | ContinuousLog:
+    named = None if context is None else [name for name in context if name]
+    described = None if features is None else Features.from_toml(features)
+    return read(log, context=named, action=action, reward=reward, propensity=propensity, features=described)
 
 
 def evaluate_candidates(

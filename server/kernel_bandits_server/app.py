@@ -27,39 +27,13 @@ from prometheus_client import REGISTRY, CollectorRegistry, Gauge, generate_lates
 
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.tables import Arms
-from kernel_bandits.tables.values import shown
-from kernel_bandits_server import insight
+from kernel_bandits.tables.values import is_number, number_of, shown
+from kernel_bandits_server import insight, messages, planning
 from kernel_bandits_server.access import Gate, Keys
 from kernel_bandits_server.choosing import Asked, arm_of, choose, spread
 from kernel_bandits_server.events import Event, encode
-from kernel_bandits_server.messages import (
-    ArmRequest,
-    Body,
-    Decision,
-    DecisionRequest,
-    Imported,
-    ImportRequest,
-    Outcome,
-    Outcomes,
-    Problem,
-    Refusal,
-    RewardRequest,
-    RewardsRequest,
-    ShareRequest,
-)
-from kernel_bandits_server.planning import (
-    Activate,
-    Command,
-    Decide,
-    Expire,
-    Import,
-    Query,
-    RefusedError,
-    RetireArm,
-    Reward,
-    SetArm,
-    SetShare,
-)
+from kernel_bandits_server.messages import Body
+from kernel_bandits_server.planning import Command, Query, RefusedError
 from kernel_bandits_server.replica import Replica
 from kernel_bandits_server.settings import Limits
 from kernel_bandits_server.store import StoreError
@@ -68,6 +42,7 @@ from kernel_bandits_server.worker import Runtime
 _log = logging.getLogger("kernel_bandits_server")
 LOOP, DECISION = "/v1/loops/{loop:str}", "/v1/loops/{loop:str}/decisions/{id:str}"
 PAGE = Path(__file__).with_name("page")
+PAGE_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 SAFE_HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -109,17 +84,19 @@ def fresh_id() -> str:
 
 @post(
     f"{LOOP}/decisions",
-    dto=Body[DecisionRequest],
+    dto=Body[messages.DecisionRequest],
     return_dto=None,
     role="decide",
-    responses={200: ResponseSpec(Decision, description="Made by an earlier request")},
+    responses={200: ResponseSpec(messages.Decision, description="Made by an earlier request")},
 )
-async def decide(loop: FromPath[str], data: JSONBody[DecisionRequest], state: State) -> Response[Decision]:
+async def decide(
+    loop: FromPath[str], data: JSONBody[messages.DecisionRequest], state: State
+) -> Response[messages.Decision]:
     """Choose an action."""
     runtime: Runtime = state.runtime
     settings, service = runtime.worker(loop).settings, runtime.settings.service
     _check(data, service.limits, isinstance(settings.features.actions, Arms))
-    command = Decide(data.id or fresh_id(), data.id is not None, data)
+    command = planning.Decide(data.id or fresh_id(), data.id is not None, data)
     if settings.control is not None and settings.control.rule == "loop":
         command.other = await runtime.carry_out(str(settings.control.loop), Query(partial(_plays, data)))
     event, repeated = await runtime.carry_out(loop, command)
@@ -131,7 +108,7 @@ async def decide(loop: FromPath[str], data: JSONBody[DecisionRequest], state: St
     return Response(found, status_code=200 if repeated else 201)
 
 
-def _check(data: DecisionRequest, limits: Limits, has_arms: bool) -> None:
+def _check(data: messages.DecisionRequest, limits: Limits, has_arms: bool) -> None:
     for name, given in (("actions", data.actions), ("excluded", data.excluded)):
         _require_few(given or (), name, limits.actions)
     if data.box is not None and data.actions is not None:
@@ -144,7 +121,7 @@ def _check(data: DecisionRequest, limits: Limits, has_arms: bool) -> None:
         key = arm_of(action) if has_arms else None
         if key is None or isinstance(key, (dict, list)):
             row = action if isinstance(action, dict) else {"": action}
-            key = repr(sorted((name, float(one) if isinstance(one, int) else one) for name, one in row.items()))
+            key = repr(sorted((name, number_of(one) if is_number(one) else one) for name, one in row.items()))
         if key in seen:
             # each place would have a part of its probability
             raise InputError(f"actions: expected each action once, got {shown(action)} again; leave the repeats out.")
@@ -156,7 +133,7 @@ def _require_few(items: Sequence[Any] | dict[str, Any], place: str, most: int) -
         raise RefusedError(413, "too_many", f"{place}: expected at most {most}, got {len(items)}.")
 
 
-def _plays(data: DecisionRequest, replica: Replica) -> dict[Any, float]:
+def _plays(data: messages.DecisionRequest, replica: Replica) -> dict[Any, float]:
     """Return the probability of each arm in the loop that a control group follows."""
     offer = replica.offer(data.actions)
     asked = Asked(data.context, offer, data.excluded)
@@ -164,9 +141,9 @@ def _plays(data: DecisionRequest, replica: Replica) -> dict[Any, float]:
     return {arm_of(action): share for action, share in zip(offer, table, strict=True)}
 
 
-def _decision(event: Event, details: bool) -> Decision:
+def _decision(event: Event, details: bool) -> messages.Decision:
     body = event.body
-    found = Decision(
+    found = messages.Decision(
         event.decision,
         body["action"],
         body["arm"],
@@ -182,22 +159,24 @@ def _decision(event: Event, details: bool) -> Decision:
     return found
 
 
-@post(f"{DECISION}/reward", dto=Body[RewardRequest], return_dto=None, role="reward", status_code=200)
-async def reward(loop: FromPath[str], id: FromPath[str], data: JSONBody[RewardRequest], state: State) -> Outcome:
+@post(f"{DECISION}/reward", dto=Body[messages.RewardRequest], return_dto=None, role="reward", status_code=200)
+async def reward(
+    loop: FromPath[str], id: FromPath[str], data: JSONBody[messages.RewardRequest], state: State
+) -> messages.Outcome:
     """Say what a decision earned."""
     _require_range(state.runtime, loop, data.reward, "reward")
-    return await _outcome(state, loop, Reward([(id, data.reward)]))
+    return await _outcome(state, loop, planning.Reward([(id, data.reward)]))
 
 
-@post(f"{LOOP}/rewards", dto=Body[RewardsRequest], return_dto=None, role="reward", status_code=200)
-async def rewards(loop: FromPath[str], data: JSONBody[RewardsRequest], state: State) -> Outcomes:
+@post(f"{LOOP}/rewards", dto=Body[messages.RewardsRequest], return_dto=None, role="reward", status_code=200)
+async def rewards(loop: FromPath[str], data: JSONBody[messages.RewardsRequest], state: State) -> messages.Outcomes:
     """Say what many decisions earned, each on its own; a malformed body is refused whole."""
     runtime: Runtime = state.runtime
     _require_few(data.rewards, "rewards", runtime.settings.service.limits.batch)
     for place, one in enumerate(data.rewards):
         _require_range(runtime, loop, one.reward, f"rewards[{place}].reward")
-    results = await runtime.carry_out(loop, Reward([(one.id, one.reward) for one in data.rewards]))
-    return Outcomes(Counter(one["status"] for one in results), results)
+    results = await runtime.carry_out(loop, planning.Reward([(one.id, one.reward) for one in data.rewards]))
+    return messages.Outcomes(Counter(one["status"] for one in results), results)
 
 
 def _require_range(runtime: Runtime, loop: str, number: float, place: str) -> None:
@@ -207,45 +186,45 @@ def _require_range(runtime: Runtime, loop: str, number: float, place: str) -> No
         raise InputError(f"{place}: expected {ends[0]:g} to {ends[1]:g}, got {number:g}; {advice}")
 
 
-async def _outcome(state: State, loop: str, command: Command) -> Outcome:
+async def _outcome(state: State, loop: str, command: Command) -> messages.Outcome:
     """Return what became of one decision."""
     found = await state.runtime.carry_out(loop, command)
     result: Json = found[0] if isinstance(found, list) else found
     status = {"unknown": 404, "conflict": 409}.get(result["status"])
     if status is not None:
         raise RefusedError(status, result["status"], result["message"])
-    return Outcome(**result)
+    return messages.Outcome(**result)
 
 
 @post(f"{DECISION}/activate", role="decide", status_code=200)
-async def activate(loop: FromPath[str], id: FromPath[str], state: State) -> Outcome:
+async def activate(loop: FromPath[str], id: FromPath[str], state: State) -> messages.Outcome:
     """Say that a deferred decision was played."""
-    return await _outcome(state, loop, Activate(id))
+    return await _outcome(state, loop, planning.Activate(id))
 
 
 @post(f"{DECISION}/expire", role="reward", status_code=200)
-async def expire(loop: FromPath[str], id: FromPath[str], state: State) -> Outcome:
+async def expire(loop: FromPath[str], id: FromPath[str], state: State) -> messages.Outcome:
     """Give up on the reward of a decision."""
-    return await _outcome(state, loop, Expire(id))
+    return await _outcome(state, loop, planning.Expire(id))
 
 
-@post(f"{LOOP}/import", dto=Body[ImportRequest], return_dto=None, role="administer", status_code=200)
-async def import_rows(loop: FromPath[str], data: JSONBody[ImportRequest], state: State) -> Imported:
+@post(f"{LOOP}/import", dto=Body[messages.ImportRequest], return_dto=None, role="administer", status_code=200)
+async def import_rows(loop: FromPath[str], data: JSONBody[messages.ImportRequest], state: State) -> messages.Imported:
     """Learn rounds of another log, for a warm start; all of them or none."""
     runtime: Runtime = state.runtime
     _require_few(data.rows, "rows", runtime.settings.service.limits.batch)
     for place, row in enumerate(data.rows):
         _require_range(runtime, loop, row.reward, f"rows[{place}].reward")
     rows = [{name: getattr(row, name) for name in row.__struct_fields__} for row in data.rows]
-    return Imported(**await runtime.carry_out(loop, Import(rows)))
+    return messages.Imported(**await runtime.carry_out(loop, planning.Import(rows)))
 
 
-@put(f"{LOOP}/arms/{{arm:str}}", dto=Body[ArmRequest], return_dto=None, role="administer")
-async def add_arm(loop: FromPath[str], arm: FromPath[str], data: JSONBody[ArmRequest], state: State) -> Json:
+@put(f"{LOOP}/arms/{{arm:str}}", dto=Body[messages.ArmRequest], return_dto=None, role="administer")
+async def add_arm(loop: FromPath[str], arm: FromPath[str], data: JSONBody[messages.ArmRequest], state: State) -> Json:
     """Add an arm, describe it anew, or bring a retired one back."""
     if len(arm) > 256:
         raise InputError(f"arm: expected a name of at most 256 characters, got {len(arm)}.")
-    return dict(await state.runtime.carry_out(loop, SetArm(arm, data.features)))
+    return dict(await state.runtime.carry_out(loop, planning.SetArm(arm, data.features)))
 
 
 @delete(f"{LOOP}/arms/{{arm:str}}", role="administer", status_code=200)
@@ -253,13 +232,13 @@ async def retire_arm(loop: FromPath[str], arm: FromPath[str], state: State, pend
     """Retire an arm: it is no longer offered. Its pending decisions are kept, or expire."""
     if pending not in ("keep", "expire"):
         raise InputError(f"pending: expected keep or expire, got {shown(pending)}.")
-    return dict(await state.runtime.carry_out(loop, RetireArm(arm, pending == "expire")))
+    return dict(await state.runtime.carry_out(loop, planning.RetireArm(arm, pending == "expire")))
 
 
-@put(f"{LOOP}/challenger", dto=Body[ShareRequest], return_dto=None, role="administer")
-async def promote(loop: FromPath[str], data: JSONBody[ShareRequest], state: State) -> Json:
+@put(f"{LOOP}/challenger", dto=Body[messages.ShareRequest], return_dto=None, role="administer")
+async def promote(loop: FromPath[str], data: JSONBody[messages.ShareRequest], state: State) -> Json:
     """Give the challenger a share of the traffic: 0.1, 0.25, 0.5, 1; or 0 to step back."""
-    return dict(await state.runtime.carry_out(loop, SetShare(data.share)))
+    return dict(await state.runtime.carry_out(loop, planning.SetShare(data.share)))
 
 
 async def _events(runtime: Runtime, loop: str, id: str) -> dict[str, Event]:
@@ -271,7 +250,7 @@ async def _events(runtime: Runtime, loop: str, id: str) -> dict[str, Event]:
 
 
 @get(DECISION, role="read")
-async def decision(loop: FromPath[str], id: FromPath[str], state: State) -> Decision:
+async def decision(loop: FromPath[str], id: FromPath[str], state: State) -> messages.Decision:
     """Return a decision and what became of it."""
     events = await _events(state.runtime, loop, id)
     found, rewarded = _decision(events["decision"], True), events.get("reward")
@@ -388,7 +367,7 @@ async def health(state: State) -> Json:
     return {"status": "alive", "leads": state.runtime.leader.leads}
 
 
-@get("/readyz", responses={503: ResponseSpec(Refusal, description="Not ready")})
+@get("/readyz", responses={503: ResponseSpec(messages.Refusal, description="Not ready")})
 async def ready(state: State) -> Json:
     """Return whether every loop decides and the database takes events."""
     runtime: Runtime = state.runtime
@@ -417,17 +396,14 @@ async def document(request: Request[Any, Any, Any]) -> Json:
     return request.app.openapi_schema.to_schema()
 
 
-def _page(path: str, name: str, kind: str) -> Any:
-    content = (PAGE / name).read_bytes()
-
-    @get(path, include_in_schema=False, media_type=kind, name=f"page {name}", sync_to_thread=False)
-    def send() -> bytes:
-        return content
-
-    return send
+@get(["/", "/page.js", "/charts.js", "/page.css"], include_in_schema=False)
+async def page(request: Request[Any, Any, Any]) -> Response[bytes]:
+    """Return a file of the page."""
+    name = request.scope["path"].strip("/") or "index.html"
+    return Response((PAGE / name).read_bytes(), media_type=PAGE_TYPES[Path(name).suffix])
 
 
-def refuse(request: Request[Any, Any, Any], reason: Exception) -> Response[Refusal]:
+def refuse(request: Request[Any, Any, Any], reason: Exception) -> Response[messages.Refusal]:
     """Return the response to a request that is refused or failed; it says nothing of the inside."""
     path = request.scope["path"]
     status, code, message = 500, "internal", "the request failed inside the service; nothing was lost."
@@ -458,7 +434,12 @@ def refuse(request: Request[Any, Any, Any], reason: Exception) -> Response[Refus
         }
         _log.log(logging.ERROR if status >= 500 else logging.WARNING, "refused", extra=facts)
     headers = {**SAFE_HEADERS, **(getattr(reason, "headers", None) or {})}
-    return Response(Refusal(Problem(code, message)), status_code=status, headers=headers, media_type=MediaType.JSON)
+    return Response(
+        messages.Refusal(messages.Problem(code, message)),
+        status_code=status,
+        headers=headers,
+        media_type=MediaType.JSON,
+    )
 
 
 def build_app(runtime: Runtime, keys: Keys | None = None) -> Litestar:
@@ -481,13 +462,7 @@ def build_app(runtime: Runtime, keys: Keys | None = None) -> Litestar:
         decide, reward, rewards, activate, expire, import_rows, add_arm, retire_arm, promote, decision, explanation,
         loops, one_loop, verdict, segments, response, digest, export_log, health, ready, prometheus, document,
     ]  # fmt: skip
-    pages = [
-        _page("/", "index.html", "text/html"),
-        _page("/page.js", "page.js", "text/javascript"),
-        _page("/charts.js", "charts.js", "text/javascript"),
-        _page("/page.css", "page.css", "text/css"),
-    ]
-    refusals = {status: ResponseSpec(Refusal, description=text) for status, (_, text) in REFUSALS.items()}
+    refusals = {status: ResponseSpec(messages.Refusal, description=text) for status, (_, text) in REFUSALS.items()}
     for operation in operations:
         operation.responses = {**refusals, **(operation.responses or {})}
 
@@ -500,7 +475,7 @@ def build_app(runtime: Runtime, keys: Keys | None = None) -> Litestar:
             await asyncio.to_thread(runtime.stop)
 
     return Litestar(
-        route_handlers=[*operations, *pages],
+        route_handlers=[*operations, page],
         state=State({"runtime": runtime, "callers": keys}),
         lifespan=[lifespan],
         middleware=middleware,

@@ -11,7 +11,7 @@ from kernel_bandits.actions import Box
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.tables import Arms, TablePolicy
 from kernel_bandits.tables.arms import ARM
-from kernel_bandits.tables.values import as_plain, nearest, shown
+from kernel_bandits.tables.values import as_plain, is_number, nearest, shown
 from kernel_bandits_server.messages import Action, DecisionRequest
 from kernel_bandits_server.planning import Decide
 from kernel_bandits_server.replica import Replica
@@ -64,7 +64,7 @@ def _asked(ask: DecisionRequest, replica: Replica) -> Asked:
     return Asked(ask.context, _as_box(replica.policy, ask.box), ask.excluded)
 
 
-def _as_box(policy: TablePolicy, given: Mapping[str, Any]) -> Box:
+def _as_box(policy: TablePolicy, given: Mapping[str, list[Any]]) -> Box:
     """Return a box from a range or levels for each column of the actions; the one that describes them for {}."""
     columns, described = policy.features.actions, policy.features.offer
     if not isinstance(columns, Mapping):
@@ -73,15 +73,9 @@ def _as_box(policy: TablePolicy, given: Mapping[str, Any]) -> Box:
         return described
     if set(given) != set(columns):
         raise InputError(f"box: expected a range for each of {', '.join(columns)}, got {', '.join(given) or 'none'}.")
-    settings: dict[str, Any] = {}
-    for name, value in given.items():
-        numbers = isinstance(value, list) and len(value) == 2
-        numbers = numbers and all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in value)
-        levels = isinstance(value, list) and bool(value) and all(isinstance(one, (str, bool)) for one in value)
-        if not numbers and not levels:
-            raise InputError(f"box: expected [low, high] or a list of levels for {name!r}, got {shown(value)}.")
-        settings[name] = tuple(value) if numbers else value
-    return Box(settings)
+    # two numbers are the ends of a range
+    pairs = {name: tuple(value) for name, value in given.items() if len(value) == 2 and all(map(is_number, value))}
+    return Box({**given, **pairs})
 
 
 def _draft(command: Decide, asked: Asked, chosen: Sequence[Chosen], replica: Replica) -> dict[str, Any]:
@@ -195,23 +189,14 @@ class Asked(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """What a policy chose, as JSON has it.
+    """What a policy chose, as JSON has it."""
 
-    Attributes:
-        place: its place among the offered actions; −1 in a box.
-        action: as it was offered.
-        probabilities: of all offered actions, in order; None where the policy does not know them.
-        mean: its expected reward.
-        std: the posterior standard deviation of its expected reward.
-        offered: the number of actions that could have been chosen; 0 for a box.
-    """
-
-    place: int
-    action: Any
-    probabilities: list[float] | None
-    mean: float
-    std: float
-    offered: int
+    place: int  # its place among the offered actions; −1 in a box
+    action: Any  # as it was offered
+    probabilities: list[float] | None  # of all offered actions, in order; None where the policy does not know them
+    mean: float  # its expected reward
+    std: float  # the posterior standard deviation of its expected reward
+    offered: int  # the number of actions that could have been chosen; 0 for a box
 
 
 def choose_many(policy: TablePolicy, asked: Sequence[Asked]) -> list[Any]:
@@ -227,7 +212,7 @@ def choose_many(policy: TablePolicy, asked: Sequence[Asked]) -> list[Any]:
     for places in alike.values():
         offer = asked[places[0]].offer
         try:
-            choices = policy.choices([asked[place].row for place in places], offer)
+            choices = policy.select_many([asked[place].row for place in places], offer)
         except KernelBanditsError:
             # each says what is wrong with it
             continue

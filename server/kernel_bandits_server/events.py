@@ -20,21 +20,13 @@ Kind: TypeAlias = Literal["decision", "activation", "reward", "expiry", "late", 
 
 
 class Event(NamedTuple):
-    """One event of a loop. There is at most one of each kind for a decision.
+    """One event of a loop. There is at most one of each kind for a decision."""
 
-    Attributes:
-        kind: of event.
-        decision: the id of the decision; of a change, one that no decision can have.
-        body: the rest, as JSON has it.
-        time: in seconds since 1970; never before that of an earlier event of the loop.
-        number: its place in the loop's log, from 1 without a gap; 0 until it is appended.
-    """
-
-    kind: Kind
-    decision: str
-    body: dict[str, Any]
-    time: float = 0.0
-    number: int = 0
+    kind: Kind  # of event
+    decision: str  # the id of the decision; of a change, one that no decision can have
+    body: dict[str, Any]  # the rest, as JSON has it
+    time: float = 0.0  # in seconds since 1970; never before that of an earlier event of the loop
+    number: int = 0  # its place in the loop's log, from 1 without a gap; 0 until it is appended
 
 
 def block_of(event: Event) -> tuple[float, int]:

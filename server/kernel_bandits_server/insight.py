@@ -150,10 +150,9 @@ def _warnings(replica: Replica, tally: Tally) -> list[str]:
         split = tally.trial.split()
         if not split["balanced"]:
             found.append(split["words"])
-    if best is not None and played["mean"] is not None and played["error"] is not None:
-        ahead, error = best["mean"] - played["mean"], math.hypot(best["error"] or math.inf, played["error"])
-        if ahead > 2.0 * error and played["count"] >= 100:
-            found.append(f"Always playing {best['arm']!r} would have earned {ahead:.3g} more per decision.")
+    if best is not None and best["low"] is not None and best["low"] > played["high"]:
+        ahead = best["mean"] - played["mean"]
+        found.append(f"Always playing {best['arm']!r} would have earned {ahead:.3g} more per decision.")
     if settings.apprentice and counts["decisions"] >= 20:
         found.append(f"Watching only: it agrees with the caller in {counts['agreed'] / counts['decisions']:.0%}.")
     return found
@@ -170,16 +169,11 @@ def _model(policy: TablePolicy, columns: Mapping[str, Column]) -> dict[str, Any]
     Variables that matter less than the model is unsure of are left out: they may be noise.
     """
     found = policy.diagnostics()
-    numbers = {
-        "observations": found.observations,
-        "dictionary_size": found.dictionary_size,
-        "effective_dimension": found.effective_dimension,
-        "information_gain": found.information_gain,
-        "noise_variance": found.regularization,
-        "prior_mean": found.prior_mean,
-        "memory_bytes": found.memory_bytes,
-        "kernel_changes": len(found.kernel_changes),
-    }
+    names = (
+        "observations", "dictionary_size", "effective_dimension", "information_gain", "prior_mean", "memory_bytes",
+    )  # fmt: skip
+    numbers = {name: getattr(found, name) for name in names}
+    numbers |= {"noise_variance": found.regularization, "kernel_changes": len(found.kernel_changes)}
     known = {name: value for name, value in found.relevance.items() if math.isfinite(value)}
     return {
         **{name: value if value is None or math.isfinite(value) else None for name, value in numbers.items()},

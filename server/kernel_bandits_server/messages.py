@@ -29,71 +29,42 @@ Offer = list[Action] | dict[str, Row]
 
 
 class DecisionRequest(Struct, forbid_unknown_fields=True):
-    """Choose an action for a context.
+    """Choose an action for a context."""
 
-    Attributes:
-        context: a value for each column.
-        id: of the decision; the same id and context again return the first decision. A fresh one unless given.
-        actions: names of arms, rows of features, or rows by name, each once; all known arms unless given.
-        box: a range or levels for each column of the actions; that of the loop's file unless given.
-        excluded: names that may not be chosen.
-        deferred: whether it is not certain to be played.
-        visitor: whose decisions all belong to one group.
-        current: what is played today, where the control group goes on with it.
-        played: what was played, for a loop that only watches.
-        played_probability: with which it was played.
-        details: whether the response has ``mean``, ``std``, ``model`` and ``time``.
-    """
-
-    context: Row
+    context: Row  # a value for each column
+    # of the decision; the same id and context again return the first decision. A fresh one unless given
     id: NewId | None = None
+    # names of arms, rows of features, or rows by name, each once; all known arms unless given
     actions: Offer | None = None
-    box: dict[str, Any] | None = None
-    excluded: list[Action] = []
-    deferred: bool = False
-    visitor: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
-    current: Action | None = None
-    played: Action | None = None
-    played_probability: Probability | None = None
-    details: bool = False
+    # a range or levels for each column of the actions; that of the loop's file unless given
+    box: dict[str, list[str | bool | Number]] | None = None
+    excluded: list[Action] = []  # names that may not be chosen
+    deferred: bool = False  # whether it is not certain to be played
+    visitor: Annotated[str, Meta(min_length=1, max_length=256)] | None = None  # whose decisions all belong to one group
+    current: Action | None = None  # what is played today, where the control group goes on with it
+    played: Action | None = None  # what was played, for a loop that only watches
+    played_probability: Probability | None = None  # with which it was played
+    details: bool = False  # whether the response has ``mean``, ``std``, ``model`` and ``time``
 
 
 class Decision(Struct, omit_defaults=False):
-    """An action to play.
+    """An action to play."""
 
-    Attributes:
-        id: of the decision.
-        action: as it was offered.
-        arm: its name; null where actions have none.
-        probability: with which the loop as a whole plays it here; null where that is not known.
-        probabilities: of all offered actions, in order.
-        group: ``policy``, ``control`` or ``challenger``.
-        deferred: whether it counts once it is activated.
-        repeated: whether it was made by an earlier request.
-        played: what the caller played, for a loop that only watches.
-        mean: its expected reward.
-        std: the standard deviation of its expected reward.
-        model: the number of the last event that the model knew.
-        time: in seconds since 1970.
-        reward: that it earned.
-        events: when what happened to it.
-    """
-
-    id: str
-    action: Any
-    arm: Any
-    probability: float | None
-    probabilities: list[float] | None
-    group: str
-    deferred: bool
-    repeated: bool | UnsetType = UNSET
-    played: Any | UnsetType = UNSET
-    mean: float | UnsetType | None = UNSET
-    std: float | UnsetType | None = UNSET
-    model: int | UnsetType = UNSET
-    time: float | UnsetType = UNSET
-    reward: float | UnsetType | None = UNSET
-    events: dict[str, float] | UnsetType = UNSET
+    id: str  # of the decision
+    action: Any  # as it was offered
+    arm: Any  # its name; null where actions have none
+    probability: float | None  # with which the loop as a whole plays it here; null where that is not known
+    probabilities: list[float] | None  # of all offered actions, in order
+    group: str  # ``policy``, ``control`` or ``challenger``
+    deferred: bool  # whether it counts once it is activated
+    repeated: bool | UnsetType = UNSET  # whether it was made by an earlier request
+    played: Any | UnsetType = UNSET  # what the caller played, for a loop that only watches
+    mean: float | UnsetType | None = UNSET  # its expected reward
+    std: float | UnsetType | None = UNSET  # the standard deviation of its expected reward
+    model: int | UnsetType = UNSET  # the number of the last event that the model knew
+    time: float | UnsetType = UNSET  # in seconds since 1970
+    reward: float | UnsetType | None = UNSET  # that it earned
+    events: dict[str, float] | UnsetType = UNSET  # when what happened to it
 
 
 class RewardRequest(Struct, forbid_unknown_fields=True):
@@ -131,21 +102,13 @@ class Outcomes(Struct):
 
 
 class ImportedRow(Struct, forbid_unknown_fields=False):
-    """A round of another log: what was seen, played and earned. Further keys are left aside.
+    """A round of another log: what was seen, played and earned. Further keys are left aside."""
 
-    Attributes:
-        id: under which it is taken once.
-        context: a value for each column.
-        action: the name of an arm, or a row of features.
-        reward: that it earned.
-        propensity: the probability with which it was played; kept for the export.
-    """
-
-    id: Id
-    context: Row
-    action: Action
-    reward: Number
-    propensity: Probability | None = None
+    id: Id  # under which it is taken once
+    context: Row  # a value for each column
+    action: Action  # the name of an arm, or a row of features
+    reward: Number  # that it earned
+    propensity: Probability | None = None  # the probability with which it was played; kept for the export
 
 
 class ImportRequest(Struct, forbid_unknown_fields=True):
@@ -162,13 +125,9 @@ class Imported(Struct):
 
 
 class ArmRequest(Struct, forbid_unknown_fields=True):
-    """An arm that is added or described.
+    """An arm that is added or described."""
 
-    Attributes:
-        features: a value for each of the arms' columns, where they have any.
-    """
-
-    features: Row | None = None
+    features: Row | None = None  # a value for each of the arms' columns, where they have any
 
 
 class ShareRequest(Struct, forbid_unknown_fields=True):

@@ -70,21 +70,13 @@ class Change(Command, ABC):
 
 @dataclass(slots=True)
 class Decide(Change):
-    """Choose an action.
+    """Choose an action."""
 
-    Attributes:
-        id: of the decision; the caller's, or a fresh one.
-        own_id: whether the caller gave the id, so that it may be a repetition.
-        request: what the caller asks for.
-        other: the probability of each arm in the loop that the control group follows.
-        draft: the body of its event.
-    """
-
-    id: str
-    own_id: bool
-    request: DecisionRequest
-    other: Mapping[Any, float] | None = None
-    draft: dict[str, Any] | None = None
+    id: str  # of the decision; the caller's, or a fresh one
+    own_id: bool  # whether the caller gave the id, so that it may be a repetition
+    request: DecisionRequest  # what the caller asks for
+    other: Mapping[Any, float] | None = None  # the probability of each arm in the loop that the control group follows
+    draft: dict[str, Any] | None = None  # the body of its event
 
     def ids(self) -> Iterable[str]:
         return (self.id,) if self.own_id else ()
@@ -101,8 +93,8 @@ class Decide(Change):
 
 
 @dataclass(slots=True)
-class Activate(Change):
-    """Say that a deferred decision was played."""
+class _Following(Change):
+    """What comes after one decision."""
 
     id: str
 
@@ -111,8 +103,19 @@ class Activate(Change):
 
     def plan(self, plan: Plan) -> dict[str, Any]:
         seen = plan.happened(self.id)
-        if "decision" not in seen:
-            return _unknown(self.id)
+        return self._follow(plan, seen) if "decision" in seen else _unknown(self.id)
+
+    @abstractmethod
+    def _follow(self, plan: Plan, seen: Mapping[str, Event]) -> dict[str, Any]:
+        """Plan it after what happened to the decision before."""
+
+
+class Activate(_Following):
+    """Say that a deferred decision was played."""
+
+    __slots__ = ()
+
+    def _follow(self, plan: Plan, seen: Mapping[str, Event]) -> dict[str, Any]:
         if "expiry" in seen or _is_active(seen):
             return {"id": self.id, "status": "late" if "expiry" in seen else "repeated"}
         plan.append("activation", self.id, {})
@@ -150,19 +153,12 @@ class Reward(Change):
         return {"id": id, "status": "learned" if _is_active(seen) else "held"}
 
 
-@dataclass(slots=True)
-class Expire(Change):
+class Expire(_Following):
     """Give up on the reward of a decision."""
 
-    id: str
+    __slots__ = ()
 
-    def ids(self) -> Iterable[str]:
-        return (self.id,)
-
-    def plan(self, plan: Plan) -> dict[str, Any]:
-        seen = plan.happened(self.id)
-        if "decision" not in seen:
-            return _unknown(self.id)
+    def _follow(self, plan: Plan, seen: Mapping[str, Event]) -> dict[str, Any]:
         if "expiry" in seen or ("reward" in seen and _is_active(seen)):
             return {"id": self.id, "status": "repeated" if "expiry" in seen else "late"}
         plan.append("expiry", self.id, {"source": "caller"})

@@ -34,29 +34,18 @@ REFUSED = (KernelBanditsError, np.linalg.LinAlgError, ArithmeticError)
 
 
 class State(Struct):
-    """What a loop knows besides its policies.
+    """What a loop knows besides its policies."""
 
-    Attributes:
-        tally: of what has matured.
-        time: of the last event.
-        share: the challenger's traffic.
-        share_since: when it was set.
-        added: arms that were added or described by a request.
-        retired: arms that were.
-        line: all decisions that do not count in the averages yet, in their order, with the ids of those that are open.
-        matured: decisions that are to be added to the tally.
-        ends: of the policies' files.
-    """
-
-    tally: Tally
-    time: float = 0.0
-    share: float = 0.0
-    share_since: float = 0.0
-    added: list[tuple[Any, dict[str, Any] | None]] = []
-    retired: list[Any] = []
+    tally: Tally  # of what has matured
+    time: float = 0.0  # of the last event
+    share: float = 0.0  # the challenger's traffic
+    share_since: float = 0.0  # when it was set
+    added: list[tuple[Any, dict[str, Any] | None]] = []  # arms that were added or described by a request
+    retired: list[Any] = []  # arms that were
+    # all decisions that do not count in the averages yet, in their order, with the ids of those that are open
     line: list[tuple[str | None, Open]] = []
-    matured: list[Open] = []
-    ends: list[int] = []
+    matured: list[Open] = []  # decisions that are to be added to the tally
+    ends: list[int] = []  # of the policies' files
 
 
 class Replica:

@@ -56,19 +56,12 @@ class StoreError(KernelBanditsError, RuntimeError):
 
 
 class Snapshot(NamedTuple):
-    """The state of a loop after an event.
+    """The state of a loop after an event."""
 
-    Attributes:
-        number: of the last event in it.
-        fingerprint: of the loop's settings.
-        state: what the service keeps beside the policies, as JSON.
-        policy: the files that ``policy.save`` writes, one after the other.
-    """
-
-    number: int
-    fingerprint: str
-    state: str
-    policy: bytes
+    number: int  # of the last event in it
+    fingerprint: str  # of the loop's settings
+    state: str  # what the service keeps beside the policies, as JSON
+    policy: bytes  # the files that ``policy.save`` writes, one after the other
 
 
 class Store:

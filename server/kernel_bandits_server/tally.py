@@ -1,7 +1,8 @@
 """Running sums over the log of a loop: rewards over time, by arm, by segment and by group.
 
 An average counts a decision once its reward is settled and those of all earlier decisions are, in the order of the
-decisions. Purchases that are told at once and silences that take a day would bias any other average.
+decisions. Purchases that are told at once and silences that take a day would bias any other average. Its interval is a
+confidence sequence, so the page may be looked at every hour.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
+from kernel_bandits.offpolicy.sequences import Sums
 from kernel_bandits.tables import Boolean, Categorical, Column, Cyclic, Date, Embedding, Features, Numeric, Ordered
 from kernel_bandits.tables.values import is_gap, is_number, moment_of
 from kernel_bandits_server.settings import LoopSettings
-from kernel_bandits_server.trial import Trial
+from kernel_bandits_server.trial import LEVEL, Trial
 
 # Spans of time double in width as the log grows, so that there are never more.
 SPANS, FIRST_WIDTH = 120, 1.0
@@ -38,54 +40,45 @@ _DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Su
 
 
 class Open(Struct, array_like=True):
-    """A decision whose reward does not count in the averages yet: it awaits it, or an earlier decision does.
+    """A decision whose reward does not count in the averages yet: it awaits it, or an earlier decision does."""
 
-    Attributes:
-        time: when it was made.
-        arm: that was played, by its place in the tally.
-        propensity: the probability with which it was played, over all groups; None where it is not known.
-        offered: the number of actions it was chosen from.
-        active: whether it was played; a deferred decision waits for its activation.
-        group: that decided it, by its place in ``GROUPS``.
-        place: the visitor's hash; None if it is not compared with those of the other group.
-        weights: how much likelier the policy and the challenger were to play it than the loop as a whole.
-        code: the visitor's segments.
-        pending: the ids under which the policies await its reward; None if they do not.
-        row: its context, until the policies know it.
-        action: likewise.
-        held: a reward that came before the activation.
-        learnable: whether the policy took it.
-        reward: that it earned.
-        settled: whether no reward is to come.
-    """
-
-    time: float
-    arm: int
-    propensity: float | None
-    offered: int
-    active: bool
-    group: int
-    place: float | None
+    time: float  # when it was made
+    arm: int  # that was played, by its place in the tally
+    propensity: float | None  # the probability with which it was played, over all groups; None where it is not known
+    offered: int  # the number of actions it was chosen from
+    active: bool  # whether it was played; a deferred decision waits for its activation
+    group: int  # that decided it, by its place in ``GROUPS``
+    place: float | None  # the visitor's hash; None if it is not compared with those of the other group
+    # how much likelier the policy and the challenger were to play it than the loop as a whole
     weights: tuple[float, float] | None
-    code: bytes
-    pending: list[int | None] | None = None
-    row: dict[str, Any] | None = None
-    action: Any = None
-    held: dict[str, Any] | None = None
-    learnable: bool = True
-    reward: float | None = None
-    settled: bool = False
+    code: bytes  # the visitor's segments
+    pending: list[int | None] | None = None  # the ids under which the policies await its reward; None if they do not
+    row: dict[str, Any] | None = None  # its context, until the policies know it
+    action: Any = None  # likewise
+    held: dict[str, Any] | None = None  # a reward that came before the activation
+    learnable: bool = True  # whether the policy took it
+    reward: float | None = None  # that it earned
+    settled: bool = False  # whether no reward is to come
 
 
-def estimate(sums: FloatArray) -> dict[str, float | None]:
-    """Return the self-normalised mean Σwr/Σw, its standard error √Σw²(r − v)²/Σw, and the number of rewards."""
-    count, weight, weighted, ww, wwr, wwrr = sums.tolist()
-    if not weight:
-        return {"mean": None, "error": None, "count": int(count)}
-    mean = weighted / weight
-    squares = wwrr - 2.0 * mean * wwr + mean * mean * ww
-    error = math.sqrt(max(squares, 0.0)) / weight if count > 1 else None
-    return {"mean": mean, "error": error, "count": int(count)}
+def estimates(sums: FloatArray, ends: tuple[float, float] | None) -> list[dict[str, Any]]:
+    """Return for each row of sums the self-normalised mean v = Σwr/Σw, its interval, and the number of rewards.
+
+    The interval is that of (Σw)²/Σw² rewards, as many as those with weights are worth, with their variance
+    Σw²(r − v)²/Σw². It holds at all times at once. Without known ``ends`` there is none before rewards differ.
+    """
+    found: list[dict[str, Any]] = [{"mean": None, "low": None, "high": None, "count": 0} for _ in sums]
+    known = np.flatnonzero(sums[:, 1])
+    count, weight, weighted, ww, wwr, wwrr = sums[known].T
+    mean, size = weighted / weight, weight**2 / ww
+    for place, number, value in zip(known, count, mean, strict=True):
+        found[place] |= {"mean": float(value), "count": int(number)}
+    if ends is not None and ends[0] < ends[1]:
+        squares = np.maximum(wwrr - 2.0 * mean * wwr + mean**2 * ww, 0.0) * size / ww
+        bounds = Sums(size, size * mean, squares).bounds(ends[1] - ends[0], LEVEL)
+        for place, low, high in zip(known, *np.clip(bounds, *ends).tolist(), strict=True):
+            found[place] |= {"low": low, "high": high}
+    return found
 
 
 def _terms(rewards: FloatArray, weights: FloatArray) -> FloatArray:
@@ -95,15 +88,11 @@ def _terms(rewards: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 class Segments(Struct):
-    """The segments of each column: its levels, or five ranges of its numbers with as many visitors each.
+    """The segments of each column: its levels, or five ranges of its numbers with as many visitors each."""
 
-    Attributes:
-        parts: of each column, the edges between ranges, or the levels; learned where the columns do not fix them.
-        first: the first numbers of a column, until there are enough for its ranges.
-    """
-
+    # of each column, the edges between ranges, or the levels; learned where the columns do not fix them
     parts: dict[str, list[Any]]
-    first: dict[str, list[float]]
+    first: dict[str, list[float]]  # the first numbers of a column, until there are enough for its ranges
 
     @classmethod
     def of(cls, features: Features) -> Segments:
@@ -182,38 +171,27 @@ def _known_parts(column: Column) -> list[Any]:
 
 
 class Tally(Struct):
-    """What the page shows of a loop, in bounded memory.
+    """What the page shows of a loop, in bounded memory."""
 
-    Attributes:
-        segments: of visitors.
-        by_segment: sums of weighted rewards by column, segment and arm.
-        trial: the comparison of the groups; None without any.
-        counts: of what happened.
-        arms: by their place.
-        range: the lowest and the highest reward.
-        width: of a span, in seconds.
-        starts: of the spans.
-        plays: by span and arm.
-        spans: sums of what was earned, and of what uniform play would have, by span.
-        total: the same of all spans.
-        by_arm: sums of what always playing an arm would have earned.
-    """
-
-    segments: Segments
-    by_segment: FloatArray
-    trial: Trial | None
+    segments: Segments  # of visitors
+    by_segment: FloatArray  # sums of weighted rewards by column, segment and arm
+    trial: Trial | None  # the comparison of the groups; None without any
+    # of what happened
     counts: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(
             ("decisions", "rewards", "silent", "expired", "late", "agreed", "unlearned", "imported", "matured"), 0
         )
     )
-    arms: list[str] = []
-    range: tuple[float, float] | None = None
-    width: float = FIRST_WIDTH
-    starts: list[float] = []
+    arms: list[str] = []  # by their place
+    range: tuple[float, float] | None = None  # the lowest and the highest reward, possible or seen
+    width: float = FIRST_WIDTH  # of a span, in seconds
+    starts: list[float] = []  # of the spans
+    # by span and arm
     plays: NDArray[np.int64] = field(default_factory=lambda: np.zeros((SPANS, MOST_ARMS + 1), dtype=np.int64))
-    spans: FloatArray = field(default_factory=lambda: np.zeros((SPANS, 2, WIDTH)))
+    spans: FloatArray = field(default_factory=lambda: np.zeros((SPANS, 2)))  # number and sum of rewards, by span
+    # sums of what was earned, and of what uniform play would have
     total: FloatArray = field(default_factory=lambda: np.zeros((2, WIDTH)))
+    # sums of what always playing an arm would have earned
     by_arm: FloatArray = field(default_factory=lambda: np.zeros((MOST_ARMS + 1, WIDTH)))
 
     @classmethod
@@ -221,7 +199,7 @@ class Tally(Struct):
         """Return the tally of a loop before its first decision."""
         segments = Segments.of(settings.features)
         sums = np.zeros((max(1, len(segments.parts)), MOST_SEGMENTS, MOST_ARMS + 1, WIDTH))
-        return cls(segments, sums, Trial.of(settings))
+        return cls(segments, sums, Trial.of(settings), range=settings.range)
 
     def arm(self, name: str) -> int:
         """Return the place of an arm."""
@@ -253,11 +231,10 @@ class Tally(Struct):
         known = ~np.isnan(propensity)
         fixed = np.where(known, 1.0 / np.where(known, propensity, 1.0), 0.0)
         uniform = np.where(offered > 0, fixed / np.maximum(offered, 1.0), 0.0)
-        earned, likely = _terms(reward, np.ones(len(rows))), _terms(reward, uniform)
-        both = np.stack([earned, likely], axis=1)
-        np.add.at(self.total[None], np.zeros(len(rows), dtype=int), both)
+        self.total += [_terms(reward, weights).sum(axis=0) for weights in (np.ones(len(rows)), uniform)]
         np.add.at(self.by_arm, arms, _terms(reward, fixed))
-        np.add.at(self.spans, np.maximum(np.searchsorted(self.starts, time, side="right") - 1, 0), both)
+        places = np.maximum(np.searchsorted(self.starts, time, side="right") - 1, 0)
+        np.add.at(self.spans, places, np.stack([np.ones(len(rows)), reward], axis=1))
         # those without probabilities count as they are
         weighted = _terms(reward, np.where(known, fixed, 1.0))
         for column in range(codes.shape[1]):
@@ -293,28 +270,28 @@ class Tally(Struct):
         if not known:
             return None
         best = max(known, key=lambda place: float(self.by_arm[place, 2] / self.by_arm[place, 1]))
-        return {"arm": self.arms[best], **estimate(self.by_arm[best])}
+        return {"arm": self.arms[best], **estimates(self.by_arm[[best]], self.range)[0]}
 
     def report(self) -> dict[str, Any]:
         """Return all numbers as JSON has them."""
         plays, names = self.plays.sum(axis=0), self.arms
         order = np.argsort(-plays[: len(names)], kind="stable")
+        (reward, uniform), arms = estimates(self.total, self.range), estimates(self.by_arm, self.range)
         return {
             "counts": self.counts,
             "range": self.range,
-            "reward": estimate(self.total[0]),
-            "uniform": estimate(self.total[1]),
+            "reward": reward,
+            "uniform": uniform,
             "best_arm": self.best_arm(),
-            "arms": [{"arm": names[one], "plays": int(plays[one]), **estimate(self.by_arm[one])} for one in order],
+            "arms": [{"arm": names[one], "plays": int(plays[one]), **arms[one]} for one in order],
             "width": self.width,
             "series": [
                 {
                     "time": start,
-                    "reward": estimate(self.spans[place, 0]),
-                    "uniform": estimate(self.spans[place, 1]),
+                    "reward": float(total / count) if count else None,
                     "plays": {names[arm]: int(self.plays[place, arm]) for arm in np.flatnonzero(self.plays[place])},
                 }
-                for place, start in enumerate(self.starts)
+                for place, (start, (count, total)) in enumerate(zip(self.starts, self.spans, strict=False))
             ],
         }
 
@@ -324,10 +301,10 @@ class Tally(Struct):
         for label, sums in zip(labels, self.by_segment[place], strict=True):
             total = float(sums[:, 0].sum())
             if total:
+                order = [arm for arm in np.argsort(-sums[:, 0], kind="stable") if sums[arm, 0]]
                 arms = [
-                    {"arm": self.arms[arm], "share": float(sums[arm, 0]) / total, **estimate(sums[arm])}
-                    for arm in np.argsort(-sums[:, 0], kind="stable")
-                    if sums[arm, 0]
+                    {"arm": self.arms[arm], "share": float(sums[arm, 0]) / total, **one}
+                    for arm, one in zip(order, estimates(sums[order], self.range), strict=True)
                 ]
                 found.append({"segment": label, "count": int(total), "arms": arms})
         return found

@@ -29,27 +29,17 @@ CONTROL = 1
 
 
 class Trial(Struct, frozen=True):
-    """The groups of a loop, compared by what their decisions earned; a value.
+    """The groups of a loop, compared by what their decisions earned; a value."""
 
-    Attributes:
-        low: the lowest reward that is possible.
-        high: the highest.
-        share: of the control group; None without one.
-        lift: of the loop over its control group.
-        segments: the same for the segments of each column, by the numbers of both.
-        gain: of the challenger over the policy, from the log of both; None without one.
-        visitors: those whose second hash is below ``sampled``: whether of the control group, n, Σr and Σr².
-        sampled: the share of visitors who are remembered.
-    """
-
-    low: float
-    high: float
-    share: float | None
-    lift: ArmDifference | None = None
-    segments: dict[str, ArmDifference] = {}
-    gain: CandidateValue | None = None
+    low: float  # the lowest reward that is possible
+    high: float  # the highest
+    share: float | None  # of the control group; None without one
+    lift: ArmDifference | None = None  # of the loop over its control group
+    segments: dict[str, ArmDifference] = {}  # the same for the segments of each column, by the numbers of both
+    gain: CandidateValue | None = None  # of the challenger over the policy, from the log of both; None without one
+    # those whose second hash is below ``sampled``: whether of the control group, n, Σr and Σr²
     visitors: dict[str, tuple[bool, float, float, float]] = {}
-    sampled: float = 1.0
+    sampled: float = 1.0  # the share of visitors who are remembered
 
     @classmethod
     def of(cls, settings: LoopSettings) -> Trial | None:

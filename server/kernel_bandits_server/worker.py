@@ -285,7 +285,6 @@ class Runtime:
             for name, loop in settings.loops.items()
         }
         self._views: dict[tuple[str, str], tuple[float, int, Any]] = {}
-        self._probe: asyncio.Future[None] | None = None
 
     def start(self) -> None:
         """Start every worker; to be called where an event loop runs."""
@@ -335,10 +334,8 @@ class Runtime:
         return value
 
     async def check(self) -> None:
-        """Raise an error if the database takes no events; those who ask at the same time share one look."""
-        if self._probe is None or self._probe.done():
-            self._probe = asyncio.ensure_future(asyncio.to_thread(self.store.check))
-        await asyncio.shield(self._probe)
+        """Raise an error if the database takes no events."""
+        await asyncio.to_thread(self.store.check)
 
     def _deliver(self, commands: Sequence[Command]) -> None:
         assert self._loop is not None

@@ -16,79 +16,84 @@ The packages, in the order in which data flows through a round:
 - :mod:`~kernel_bandits.loop` runs a policy in an environment and records every round (``RunResult``).
 - :mod:`~kernel_bandits.integrations` adapt policies and environments to scikit-learn, Gymnasium, coba and river.
 
-The verbs are ``predict``, ``update``, ``select`` and ``run``. Importing this package loads only NumPy and SciPy.
+The verbs are ``predict``, ``update``, ``select`` and ``run``. Names are loaded on first use, and need only NumPy and
+SciPy.
 """
 
-import importlib
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from kernel_bandits import dictionaries, environments, logs, offpolicy, posterior, theory
-from kernel_bandits.actions import Box, Choice, LinearLimit, Range
-from kernel_bandits.boxes.constraints import Above, Below
-from kernel_bandits.confidence import (
-    ChowdhuryGopalan,
-    Confidence,
-    ConstantRadius,
-    KrauseOng,
-    LearnedDeviations,
-    Lemma31,
-    Lemma41,
-    StageRadius,
-    StandardDeviations,
-    Tightened,
-)
-from kernel_bandits.dictionaries import DictionaryRule, Fixed, Kors, PosteriorVariance, Resampling
-from kernel_bandits.drift import Discount, Restart, Wander, Window
-from kernel_bandits.errors import InputError, KernelBanditsError, MissingPackageError, UnavailableError
-from kernel_bandits.kernels import (
-    Constant,
-    Exponential,
-    Gaussian,
-    Kernel,
-    Linear,
-    Matern,
-    Mixed,
-    PerArm,
-    Polynomial,
-    TensorProduct,
-    median_lengthscale,
-    register_with_scikit_learn,
-)
-from kernel_bandits.learning import KernelLearning
-from kernel_bandits.learning.noise import UnequalNoise
-from kernel_bandits.loop import RunResult, run
-from kernel_bandits.offpolicy import learn_from, verdict
-from kernel_bandits.persistence import register
-from kernel_bandits.policy import Decision, Policy, load
-from kernel_bandits.posterior import Prediction
-from kernel_bandits.presets import (
-    cbbkb,
-    cbkb,
-    cgp_ucb,
-    ek_ucb,
-    family_ucb,
-    inverse_gap_weighting,
-    k_ucb,
-    lin_ucb,
-    random_features_ucb,
-    sup_kernel_ucb,
-    thompson_sampling,
-    uniform,
-)
-from kernel_bandits.tables import (
-    Arms,
-    Boolean,
-    Categorical,
-    Cyclic,
-    Date,
-    Embedding,
-    Features,
-    NamedDecision,
-    Numeric,
-    Ordered,
-    TablePolicy,
-)
 from kernel_bandits.version import __version__
+
+if TYPE_CHECKING:
+    from kernel_bandits import dictionaries, environments, logs, offpolicy, posterior, theory
+    from kernel_bandits import plots as plots
+    from kernel_bandits.actions import Box, Choice, LinearLimit, Range
+    from kernel_bandits.boxes.constraints import Above, Below
+    from kernel_bandits.confidence import (
+        ChowdhuryGopalan,
+        Confidence,
+        ConstantRadius,
+        KrauseOng,
+        LearnedDeviations,
+        Lemma31,
+        Lemma41,
+        StageRadius,
+        StandardDeviations,
+        Tightened,
+    )
+    from kernel_bandits.dictionaries import DictionaryRule, Fixed, Kors, PosteriorVariance, Resampling
+    from kernel_bandits.drift import Discount, Restart, Wander, Window
+    from kernel_bandits.errors import InputError, KernelBanditsError, MissingPackageError, UnavailableError
+    from kernel_bandits.kernels import (
+        Constant,
+        Exponential,
+        Gaussian,
+        Kernel,
+        Linear,
+        Matern,
+        Mixed,
+        PerArm,
+        Polynomial,
+        TensorProduct,
+        median_lengthscale,
+        register_with_scikit_learn,
+    )
+    from kernel_bandits.learning import KernelLearning
+    from kernel_bandits.learning.noise import UnequalNoise
+    from kernel_bandits.loop import RunResult, run
+    from kernel_bandits.offpolicy import learn_from
+    from kernel_bandits.offpolicy.verdict import verdict
+    from kernel_bandits.persistence import register
+    from kernel_bandits.policy import Decision, Policy, load
+    from kernel_bandits.posterior import Prediction
+    from kernel_bandits.presets import (
+        cbbkb,
+        cbkb,
+        cgp_ucb,
+        ek_ucb,
+        family_ucb,
+        inverse_gap_weighting,
+        k_ucb,
+        lin_ucb,
+        random_features_ucb,
+        sup_kernel_ucb,
+        thompson_sampling,
+        uniform,
+    )
+    from kernel_bandits.tables import (
+        Arms,
+        Boolean,
+        Categorical,
+        Cyclic,
+        Date,
+        Embedding,
+        Features,
+        NamedDecision,
+        Numeric,
+        Ordered,
+        TablePolicy,
+    )
 
 __all__ = [
     "Above",
@@ -174,10 +179,91 @@ __all__ = [
     "uniform",
     "verdict",
 ]
+# Where they are defined; what has no names here is a name itself.
+_HOMES = {
+    "actions": ("Box", "Choice", "LinearLimit", "Range"),
+    "boxes.constraints": ("Above", "Below"),
+    "confidence": (
+        "ChowdhuryGopalan",
+        "Confidence",
+        "ConstantRadius",
+        "KrauseOng",
+        "LearnedDeviations",
+        "Lemma31",
+        "Lemma41",
+        "StageRadius",
+        "StandardDeviations",
+        "Tightened",
+    ),
+    "dictionaries": ("DictionaryRule", "Fixed", "Kors", "PosteriorVariance", "Resampling"),
+    "drift": ("Discount", "Restart", "Wander", "Window"),
+    "errors": ("InputError", "KernelBanditsError", "MissingPackageError", "UnavailableError"),
+    "kernels": (
+        "Constant",
+        "Exponential",
+        "Gaussian",
+        "Kernel",
+        "Linear",
+        "Matern",
+        "Mixed",
+        "PerArm",
+        "Polynomial",
+        "TensorProduct",
+        "median_lengthscale",
+        "register_with_scikit_learn",
+    ),
+    "learning": ("KernelLearning",),
+    "learning.noise": ("UnequalNoise",),
+    "loop": ("RunResult", "run"),
+    "offpolicy": ("learn_from",),
+    "offpolicy.verdict": ("verdict",),
+    "persistence": ("register",),
+    "policy": ("Decision", "Policy", "load"),
+    "posterior": ("Prediction",),
+    "presets": (
+        "cbbkb",
+        "cbkb",
+        "cgp_ucb",
+        "ek_ucb",
+        "family_ucb",
+        "inverse_gap_weighting",
+        "k_ucb",
+        "lin_ucb",
+        "random_features_ucb",
+        "sup_kernel_ucb",
+        "thompson_sampling",
+        "uniform",
+    ),
+    "tables": (
+        "Arms",
+        "Boolean",
+        "Categorical",
+        "Cyclic",
+        "Date",
+        "Embedding",
+        "Features",
+        "NamedDecision",
+        "Numeric",
+        "Ordered",
+        "TablePolicy",
+    ),
+    "environments": (),
+    "logs": (),
+    "plots": (),
+    "theory": (),
+}
 
 
-def __getattr__(name: str) -> Any:
-    # figures of policies, of no use to a service: loaded when asked for
-    if name == "plots":
-        return importlib.import_module("kernel_bandits.plots")
-    raise AttributeError(f"module 'kernel_bandits' has no attribute {name!r}")
+if not TYPE_CHECKING:  # so that a checker knows every name, and no other
+
+    def __getattr__(name: str) -> Any:
+        home = next((home for home, names in _HOMES.items() if name in names), None)
+        if home is not None:
+            globals()[name] = found = getattr(import_module(f"{__name__}.{home}"), name)
+            return found
+        if any(home.partition(".")[0] == name for home in _HOMES):
+            return import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

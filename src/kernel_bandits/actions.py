@@ -41,6 +41,8 @@ class Range:
     # actions hold (y − origin)/length, with y the number or its logarithm; others where a table encodes them so
     origin: float = 0.0
     length: float = 1.0
+    # how many columns of an action it has
+    width: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         try:
@@ -65,18 +67,37 @@ class Range:
         """Return what an action holds for a value."""
         return float(self.columns(np.float64(value)))  # type: ignore[arg-type] # a number is an array without axes
 
-    def value(self, column: float) -> float | int:
-        """Return the value that an action holds."""
-        number = column * self.length + self.origin
+    def encoded(self, name: str, value: Any) -> FloatArray:
+        """Return the columns of an action for a value of the setting of this name, shape (1,)."""
+        del name  # errors are of numbers
+        return np.array([self.column(as_reward(value))])
+
+    def value(self, columns: FloatArray) -> float | int:
+        """Return the value that these columns of an action stand for."""
+        number = float(columns[0]) * self.length + self.origin
         if self.logarithm:
             # e^{log v} is v but for the last digits
             number = float(f"{math.exp(number):.12g}")
         return round(number) if self.whole else number
 
+    def column_names(self, name: str) -> list[str]:
+        """Return the names of the columns of the setting of this name."""
+        return [name]
+
+    @property
+    def corners(self) -> FloatArray:
+        """The least and the largest of each column, shape (2, 1)."""
+        return np.array([[self.column(self.low)], [self.column(self.high)]])
+
+    @property
+    def varies(self) -> bool:
+        """Whether there is anything to choose."""
+        return self.low < self.high
+
     @property
     def ends(self) -> tuple[float, float]:
         """What an action holds at fractions 0 and 1; half a step beyond the limits where numbers are rounded."""
-        half = 0.5 if self.whole and self.low < self.high else 0.0
+        half = 0.5 if self.whole and self.varies else 0.0
         return self.column(self.low - half), self.column(self.high + half)
 
     def rounded(self, columns: FloatArray) -> FloatArray:
@@ -113,6 +134,7 @@ class Choice:
     unit: str = ""
     # the vector of each level; others where a table encodes them so
     codes: tuple[tuple[float, ...], ...] | None = None
+    whole: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if isinstance(self.levels, (str, bytes)) or not isinstance(self.levels, Sequence) or not self.levels:
@@ -134,11 +156,38 @@ class Choice:
         count = len(self.levels)
         return np.arange(float(count))[:, None] if self.ordered else np.eye(count)
 
+    @property
+    def width(self) -> int:
+        """How many columns of an action it has."""
+        return self.vectors.shape[1]
+
     def number(self, name: str, level: Any) -> int:
         """Return the number of a level."""
         if level not in self.levels:
             raise InputError(f"{name}: expected one of {list(self.levels)}, got {level!r}.")
         return list(self.levels).index(level)
+
+    def encoded(self, name: str, value: Any) -> FloatArray:
+        """Return the columns of an action for a level of the setting of this name, shape (w,)."""
+        return self.vectors[self.number(name, value)]
+
+    def value(self, columns: FloatArray) -> Value:
+        """Return the level that these columns of an action stand for."""
+        return self.levels[int(_nearest(self.vectors, columns[None, :])[0])]
+
+    def column_names(self, name: str) -> list[str]:
+        """Return the names of the columns of the setting of this name."""
+        return [f"{name}={level}" for level in self.levels] if self.width > 1 else [name]
+
+    @property
+    def corners(self) -> FloatArray:
+        """The least and the largest of each column, shape (2, w)."""
+        return np.array([self.vectors.min(axis=0), self.vectors.max(axis=0)])
+
+    @property
+    def varies(self) -> bool:
+        """Whether there is anything to choose."""
+        return len(self.levels) > 1
 
 
 def _options(value: object, *names: str) -> str:
@@ -207,7 +256,7 @@ class Box:
         is_plain: whether every setting is a plain number between two fixed ones.
     """
 
-    __slots__ = ("_known", "_regions", "high", "is_plain", "limits", "low", "names", "settings", "sides", "units")
+    __slots__ = ("_layout", "_regions", "high", "is_plain", "limits", "low", "names", "settings", "sides", "units")
     saved: ClassVar[tuple[str, ...]] = ("names", "settings", "sides", "limits")
     low: FloatArray
     high: FloatArray
@@ -217,7 +266,7 @@ class Box:
     sides: Sides
     limits: tuple[LinearLimit, ...]
     is_plain: bool
-    _known: _Layout | None
+    _layout: _Layout
     _regions: dict[tuple[int, ...], _Region]
 
     def __init__(
@@ -237,22 +286,23 @@ class Box:
             if not settings:
                 raise InputError("Box: expected at least one setting, got none.")
             labels = tuple(low), tuple(setting.unit for setting in settings)
-            lower, upper = _corners_of(settings)
+            lower, upper = np.hstack([one.corners for one in settings])
         else:
             lower, upper, labels = _corners(low, high, names, units)
             corners = zip(lower.tolist(), upper.tolist(), labels[1], strict=True)
             settings = tuple(Range(first, last, unit=unit) for first, last, unit in corners)
-        ranges = [setting for setting in settings if isinstance(setting, Range)]
+        ranges = [one for one in settings if isinstance(one, Range)]
         plain = len(ranges) == len(settings) and not sides and not limits
         plain = plain and not any(one.whole or one.logarithm or one.origin or one.length != 1.0 for one in ranges)
-        for name, corner in (("low", lower), ("high", upper)):
+        for corner in (lower, upper):
             corner.setflags(write=False)
-            object.__setattr__(self, name, corner)
         if not isinstance(limits, Sequence) or not all(isinstance(one, LinearLimit) for one in limits):
             raise InputError(f"limits: expected a list of LinearLimit, got {limits!r}.")
         sides = {name: {level: dict(own) for level, own in of.items()} for name, of in (sides or {}).items()}
-        values = {"names": labels[0], "units": labels[1], "sides": sides, "limits": tuple(limits)}
-        for name, value in {**values, "settings": settings, "is_plain": plain, "_regions": {}, "_known": None}.items():
+        values = {"low": lower, "high": upper, "names": labels[0], "units": labels[1], "settings": settings}
+        values |= {"sides": sides, "limits": tuple(limits), "is_plain": plain, "_regions": {}}
+        values["_layout"] = _Layout.of(settings)
+        for name, value in values.items():
             object.__setattr__(self, name, value)
         if not plain:
             self._check()
@@ -313,26 +363,15 @@ class Box:
     def named(self, action: ArrayLike) -> dict[str, Any]:
         """Return the settings of an action (d_a,) by name, for a record."""
         vector = as_vector("action", action, self.dimension)
-        found: dict[str, Any] = {}
-        for name, setting, place in zip(self.names, self.settings, self._layout.places, strict=True):
-            if isinstance(setting, Range):
-                found[name] = setting.value(float(vector[place][0]))
-            else:
-                found[name] = setting.levels[int(_nearest(setting.vectors, vector[None, place])[0])]
-        return found
+        parts = zip(self.names, self.settings, self._layout.places, strict=True)
+        return {name: setting.value(vector[place]) for name, setting, place in parts}
 
     def encode(self, settings: Mapping[str, Any]) -> FloatArray:
         """Return the action (d_a,) of settings by name, the inverse of :meth:`named`."""
         if not isinstance(settings, Mapping) or set(settings) != set(self.names):
             raise InputError(f"settings: expected a value for each of {', '.join(self.names)}, got {settings!r}.")
-        action = np.empty(self.dimension)
-        for name, setting, place in zip(self.names, self.settings, self._layout.places, strict=True):
-            value = settings[name]
-            if isinstance(setting, Choice):
-                action[place] = setting.vectors[setting.number(name, value)]
-            else:
-                action[place] = setting.column(as_reward(value))
-        return action
+        parts = zip(self.names, self.settings, strict=True)
+        return np.concatenate([setting.encoded(name, settings[name]) for name, setting in parts])
 
     @property
     def is_named(self) -> bool:
@@ -347,34 +386,23 @@ class Box:
     @property
     def labels(self) -> NDArray[np.intp]:
         """The setting of each column of an action, shape (d_a,)."""
-        return np.arange(self.dimension) if self.is_plain else self._layout.labels
+        return self._layout.labels
 
     @property
     def column_names(self) -> tuple[str, ...]:
         """The name of each column of an action; those of a choice are named after its levels."""
-        found: list[str] = []
-        for name, setting in zip(self.names, self.settings, strict=True):
-            levels = setting.levels if isinstance(setting, Choice) and setting.vectors.shape[1] > 1 else ()
-            found += [f"{name}={level}" for level in levels] or [name]
-        return tuple(found)
+        parts = zip(self.names, self.settings, strict=True)
+        return tuple(column for name, setting in parts for column in setting.column_names(name))
 
     @property
     def free(self) -> NDArray[np.bool_]:
         """Which settings may be chosen, shape (k,); others are fixed, or given by the others and a limit."""
-        vary = [one.low < one.high if isinstance(one, Range) else len(one.levels) > 1 for one in self.settings]
-        found = np.array(vary)
+        found = np.array([one.varies for one in self.settings])
         for key in product(*(range(len(self._choice(name).levels)) for name in self.sides)):
             body = self._region(key).body
             if body is not None:
                 found[self._layout.ranges[body.dependent]] = False
         return found
-
-    @property
-    def _layout(self) -> _Layout:
-        if self._known is None:
-            object.__setattr__(self, "_known", _Layout.of(self.settings))
-        assert self._known is not None
-        return self._known
 
     def _region(self, key: tuple[int, ...]) -> _Region:
         """Return the ranges and limits for one combination of the levels that they depend on."""
@@ -479,7 +507,7 @@ class Box:
         found = [fractions]
         low, high = self.alike(fractions)
         for number, setting in enumerate(self.settings):
-            if isinstance(setting, Range) and not setting.whole:
+            if not setting.whole:
                 continue
             if isinstance(setting, Choice) and not setting.ordered:
                 others: list[Any] = [(level + 0.5) / len(setting.levels) for level in range(len(setting.levels))]
@@ -493,9 +521,14 @@ class Box:
         return np.concatenate(found)
 
     @property
+    def is_choice(self) -> NDArray[np.bool_]:
+        """Which settings are choices, shape (k,)."""
+        return np.array([isinstance(one, Choice) for one in self.settings])
+
+    @property
     def is_counted(self) -> NDArray[np.bool_]:
         """Which settings are choices or whole numbers, shape (k,)."""
-        return np.array([isinstance(one, Choice) or one.whole for one in self.settings])
+        return np.array([one.whole for one in self.settings])
 
     def lengthscales(self, share: float) -> FloatArray:
         """Return lengthscales for the columns of actions, shape (d_a,): a share of the width of each setting.
@@ -505,7 +538,7 @@ class Box:
         """
         width = np.where(self.high > self.low, self.high - self.low, 1.0)
         for setting, place in zip(self.settings, self._layout.places, strict=True):
-            if isinstance(setting, Choice) and not setting.ordered and len(setting.levels) > 1:
+            if isinstance(setting, Choice) and not setting.ordered and setting.varies:
                 width[place] = math.sqrt(12.0 * (1.0 - 1.0 / len(setting.levels)))
         return share * width
 
@@ -528,21 +561,16 @@ class Box:
         away = np.abs(self.at(self.fractions(points)) - points)
         return np.logical_not((away > slack).any(axis=1))
 
-    def encoded(self, settings: Mapping[str, Setting]) -> Self:
-        """Return the same box in the order and the encoding of a table, of which a setting may be a single column."""
-        return type(self)(settings, sides=self.sides, limits=self.limits)
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Box):
             return NotImplemented
         if self.is_plain and other.is_plain:
             return np.array_equal(self.low, other.low) and np.array_equal(self.high, other.high)
-        return self._identity == other._identity
-
-    @property
-    def _identity(self) -> tuple[Any, ...]:
-        bare = tuple(replace(one, unit="") for one in self.settings)
-        return bare, str(self.sides), tuple(str(limit) for limit in self.limits)
+        mine, theirs = (
+            (tuple(replace(one, unit="") for one in box.settings), str(box.sides), str(box.limits))
+            for box in (self, other)
+        )
+        return mine == theirs
 
     def __hash__(self) -> int:
         return hash((self.low.tobytes(), self.high.tobytes()))
@@ -578,7 +606,7 @@ class _Layout:
     @classmethod
     def of(cls, settings: Sequence[Setting]) -> Self:
         """Return where settings stand that follow each other."""
-        widths = [1 if isinstance(one, Range) else one.vectors.shape[1] for one in settings]
+        widths = [one.width for one in settings]
         ends = np.cumsum(widths).tolist()
         places = tuple(slice(first, last) for first, last in zip([0, *ends[:-1]], ends, strict=True))
         ranges = np.array([number for number, one in enumerate(settings) if isinstance(one, Range)], dtype=np.intp)
@@ -614,8 +642,7 @@ class _Region:
             if one.low > one.high:
                 raise InputError(f"sides: two of them leave nothing of {name!r}.")
         start, stop = np.array([one.ends for one in own]).reshape(-1, 2).T
-        low = np.array([one.column(one.low) for one in own])
-        high = np.array([one.column(one.high) for one in own])
+        low, high = np.hstack([np.empty((2, 0)), *(one.corners for one in own)])
         return cls(own, start, stop, low, high, _Body.of(ranges, limits) if limits else None)
 
     def at(self, fractions: FloatArray) -> FloatArray:
@@ -802,18 +829,6 @@ def _as_setting(name: Any, value: Any) -> Setting:
     except InputError as reason:
         raise InputError(f"{name}: {reason}") from reason
     raise InputError(f"{name}: expected (low, high), a list of levels, a Range or a Choice, got {value!r}.")
-
-
-def _corners_of(settings: Sequence[Setting]) -> tuple[FloatArray, FloatArray]:
-    """Return the least and the largest that the columns of settings hold."""
-    low: list[float] = []
-    high: list[float] = []
-    for one in settings:
-        if isinstance(one, Range):
-            low, high = [*low, one.column(one.low)], [*high, one.column(one.high)]
-        else:
-            low, high = [*low, *one.vectors.min(axis=0).tolist()], [*high, *one.vectors.max(axis=0).tolist()]
-    return np.array(low), np.array(high)
 
 
 def _corners(

@@ -55,10 +55,8 @@ def as_vector(name: str, value: ArrayLike, length: int | None = None) -> FloatAr
 
 def as_points(name: str, value: ArrayLike, columns: int | None = None) -> FloatArray:
     """Return a non-empty float64 matrix with one point per row, with the given number of columns if there is one."""
-    if type(value) is _ARRAY and value.dtype is _FLOAT64:
-        shape = value.shape
-        if len(shape) == 2 and shape[1] == columns and shape[0]:
-            return value
+    if type(value) is _ARRAY and value.dtype is _FLOAT64 and value.shape[1:] == (columns,) and len(value):
+        return value
     array = as_floats(name, value)
     if array.ndim in (1, 2) and not len(array):
         raise InputError(f"{name}: expected at least one row, got none.")
@@ -141,11 +139,18 @@ def as_positive(name: str, value: float) -> float:
     return number
 
 
-def as_count(name: str, value: int) -> int:
-    """Return a positive integer."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise InputError(f"{name}: expected a whole number of at least 1, got {value!r}.")
+def as_count(name: str, value: int, least: int = 1) -> int:
+    """Return an integer that is not below the least."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InputError(f"{name}: expected a whole number of at least {least}, got {value!r}.")
     return int(value)
+
+
+def as_probability(name: str, value: float) -> float:
+    """Return a number between 0 and 1 that is neither."""
+    if not 0.0 < value < 1.0:
+        raise InputError(f"{name}: expected a probability between 0 and 1, got {value!r}.")
+    return float(value)
 
 
 def join(context: FloatArray, actions: FloatArray) -> FloatArray:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, Self
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray, as_count, as_positive
 from kernel_bandits.errors import InputError, KernelBanditsError
-from kernel_bandits.kernels.timed import Timed
+from kernel_bandits.kernels.composite import Timed
 from kernel_bandits.learning.defaults import (
     CHANGE_LIMIT,
     FIRST_TESTED_ROUND,
@@ -122,8 +121,9 @@ HALF_LIVES = 7
 RENEWALS = 8
 
 
-class Forgetting(ABC):
-    """How observations lose their weight as they age, in rounds.
+@dataclass(frozen=True)
+class Forgetting:
+    """How observations lose their weight as they age, in rounds: not at all.
 
     Weights fall in steps: every ``step`` rounds the posterior is rebuilt from what is left, in one pass of matrix
     products, O(n·m²) for n observations in memory. That is O(m²) a round, since n is a fixed multiple of the step. The
@@ -131,18 +131,19 @@ class Forgetting(ABC):
     """
 
     @property
-    @abstractmethod
     def memory(self) -> int:
-        """The age at which an observation leaves."""
+        """The age at which an observation leaves; none does by default."""
+        return sys.maxsize
 
     @property
-    @abstractmethod
     def step(self) -> int:
         """After how many rounds weights are brought up to date."""
+        return sys.maxsize
 
-    @abstractmethod
     def weights(self, ages: FloatArray) -> FloatArray | None:
         """The weights of observations of these ages, shape (n,); None for 1 each."""
+        del ages
+        return None
 
     @property
     def time_half_life(self) -> float | None:
@@ -209,9 +210,6 @@ class Window(Forgetting):
     def step(self) -> int:
         return max(1, self.size // RENEWALS)
 
-    def weights(self, ages: FloatArray) -> None:
-        del ages
-
 
 @dataclass(frozen=True)
 class Wander(_ByHalfLife):
@@ -222,9 +220,6 @@ class Wander(_ByHalfLife):
     Args:
         half_life: in rounds.
     """
-
-    def weights(self, ages: FloatArray) -> None:
-        del ages
 
     @property
     def time_half_life(self) -> float:
@@ -250,35 +245,8 @@ class Restart(Forgetting):
         as_positive("limit", self.limit)
         as_positive("tolerated", self.tolerated)
 
-    @property
-    def memory(self) -> int:
-        return sys.maxsize
-
-    @property
-    def step(self) -> int:
-        return sys.maxsize
-
-    def weights(self, ages: FloatArray) -> None:
-        del ages
-
     def detector(self) -> Cusum:
         return Cusum(self.tolerated, self.limit)
-
-
-@dataclass(frozen=True)
-class Nothing(Forgetting):
-    """Every observation counts for ever."""
-
-    @property
-    def memory(self) -> int:
-        return sys.maxsize
-
-    @property
-    def step(self) -> int:
-        return sys.maxsize
-
-    def weights(self, ages: FloatArray) -> None:
-        del ages
 
 
 def require_forgetting(value: object) -> Forgetting:
@@ -461,8 +429,8 @@ class ForgettingPosterior(PosteriorAround):
     def counted(self, rewards: FloatArray) -> FloatArray:
         return self.within.counted(rewards)
 
-    def due(self, points: FloatArray, means: FloatArray, stds: FloatArray) -> int | None:
-        return self.within.due(points, means, stds)
+    def due(self, points: FloatArray, means: FloatArray) -> int | None:
+        return self.within.due(points, means)
 
     def weight_of(self, noise_variance: float) -> float:
         return self.within.weight_of(noise_variance)
@@ -579,19 +547,19 @@ class ForgettingPosterior(PosteriorAround):
             _times=self._times.appended(time),
             _clock=clock,
             round_index=self.round_index + 1,
+            # where rewards have changed but nothing can be rebuilt, the next reward shows it again
+            _test=test if changed_at is None else self._test,
         )
         if self._unequal is not None and after.round_index >= self._unequal_next:
             after = evolve(after._with_noise(self._unequal), _unequal_next=self._unequal.after(after.round_index))
         is_reweighed = after.noise is not self.noise and any(one and one.posterior for one in (self.noise, after.noise))
         if changed_at is None and clock - self._renewed < self.forgetting.step and not is_reweighed:
-            return evolve(after, _test=test)
-        renewed = after._renewed_since(0 if changed_at is None else changed_at)
-        if changed_at is None:
-            return after._late() if renewed is None else renewed
+            return after
+        renewed = after._renewed_since(changed_at or 0)
         if renewed is None:
-            # the test is as it was: it is tried again with the next reward
             return after._late()
-        assert test is not None
+        if test is None or changed_at is None:
+            return renewed
         return evolve(renewed, _test=test.anew(clock), _changed_at=changed_at)
 
     def _with_noise(self, unequal: UnequalNoise) -> Self:
@@ -653,5 +621,5 @@ class ForgettingPosterior(PosteriorAround):
         return evolve(self, within=self.within.reseeded(entropy), _build=self._build.reseeded(entropy))
 
     def __repr__(self) -> str:
-        options = [repr(one) for one in (self.forgetting, self._unequal) if one not in (None, Nothing())]
+        options = [repr(one) for one in (self.forgetting, self._unequal) if one not in (None, Forgetting())]
         return f"ForgettingPosterior({', '.join([repr(self.within), *options])})"

@@ -9,6 +9,7 @@ slots, or the names in ``saved``. The reader looks classes up among those of thi
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import json
@@ -32,7 +33,7 @@ from kernel_bandits.version import __version__
 
 MAGIC = b"kernel-bandits policy\n"
 # Raise by one when the classes can no longer be filled from a file of the release before.
-FORMAT = 12
+FORMAT = 14
 DIGEST_BYTES = hashlib.sha256().digest_size
 Json: TypeAlias = Any
 
@@ -155,16 +156,19 @@ def name_of(cls: type) -> str | None:
 
 
 def class_of(name: str) -> type:
-    """Return the class saved under a name, without importing anything but scikit-learn's kernels."""
+    """Return the class saved under a name, without importing anything but this library and scikit-learn's kernels."""
     if name in _registered:
         return _registered[name]
     module_name, _, qualified = name.partition(":")
     if module_name == _FOREIGN_KERNELS:
         with needs("scikit-learn", "kernel-bandits[sklearn]"):
             importlib.import_module(_FOREIGN_KERNELS)
-    module = sys.modules.get(module_name)
-    ours = module_name.startswith(f"{_PACKAGE}.") or module_name == _FOREIGN_KERNELS
-    cls = getattr(module, qualified, None) if ours and module is not None else None
+    elif module_name.startswith(f"{_PACKAGE}."):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module_name)
+    else:
+        module_name = ""
+    cls = getattr(sys.modules.get(module_name), qualified, None)
     if not isinstance(cls, type) or cls.__module__ != module_name:
         raise InputError(
             f"it holds an object of the class {name!r}, which is not known here; "
@@ -206,11 +210,10 @@ def _stream_of(generator: np.random.Generator) -> tuple[Any, Any]:
     return generator.bit_generator.state, tuple(getattr(generator.bit_generator.seed_seq, "spawn_key", ()))
 
 
-def _rows(rows: Any, length: Any, width: Any) -> Rows:
-    fits = isinstance(rows, np.ndarray) and type(length) is int and length >= 1
-    if not fits or not (width is None or (type(width) is int and (rows.shape[1:] == (width,) or not len(rows)))):
+def _rows(rows: Any, length: Any) -> Rows:
+    if not (isinstance(rows, np.ndarray) and type(length) is int and length >= 1):
         raise InputError("its manifest holds rows that are none.")
-    return Rows.of(rows, length, width)
+    return Rows.of(rows, length)
 
 
 def _pending(*items: Any) -> Pending[Any]:
@@ -223,7 +226,7 @@ def _pending(*items: Any) -> Pending[Any]:
 _KINDS: dict[str, tuple[type, Callable[[Any], Any], Callable[..., Any]]] = {
     "list": (list, tuple, lambda *items: list(items)),
     "dict": (dict, lambda mapping: tuple(mapping.items()), lambda *items: dict(items)),
-    "rows": (Rows, lambda rows: (rows.array, rows.length, rows.width), _rows),
+    "rows": (Rows, lambda rows: (rows.array, rows.length), _rows),
     "pending": (Pending, lambda pending: tuple(pending.items()), _pending),
     "generator": (np.random.Generator, _stream_of, restored),
     "seed": (

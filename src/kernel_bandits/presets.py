@@ -20,17 +20,17 @@ from kernel_bandits.boxes.design import BoxDesign
 from kernel_bandits.confidence import Confidence, GuaranteedRadius, KrauseOng, LearnedDeviations, StandardDeviations
 from kernel_bandits.dictionaries import DictionaryRule, Kors, Resampling
 from kernel_bandits.dictionaries.base import as_rule, rule_or_none
-from kernel_bandits.drift import Forgetting, ForgettingPosterior, Nothing, require_forgetting
+from kernel_bandits.drift import Forgetting, ForgettingPosterior, require_forgetting
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, Linear
 from kernel_bandits.kernels.base import with_defaults
+from kernel_bandits.kernels.composite import Timed
 from kernel_bandits.kernels.fourier import (
     InteractionFeatures,
     LinearFeatures,
     QuadratureFourierFeatures,
     RandomFourierFeatures,
 )
-from kernel_bandits.kernels.timed import Timed
 from kernel_bandits.learning import KernelLearning
 from kernel_bandits.learning.columns import Columns, RewardModel
 from kernel_bandits.learning.learned import LearnedPosterior
@@ -494,7 +494,7 @@ def _posterior(
         fresh = _Learned(learner, learning, seed_of(seed, "learning"))
     if forgetting is None and noise is None:
         return fresh()
-    return ForgettingPosterior(fresh, Nothing() if forgetting is None else forgetting, noise)
+    return ForgettingPosterior(fresh, Forgetting() if forgetting is None else forgetting, noise)
 
 
 def _when_learned(kernel: KernelLike | None, learn_kernel: bool | KernelLearning | None) -> KernelLearning | None:

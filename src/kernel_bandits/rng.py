@@ -63,11 +63,8 @@ def draw_row(probabilities: FloatArray, generator: np.random.Generator) -> int:
 def restored(state: Mapping[str, Any], stream_key: Sequence[int] = ()) -> np.random.Generator:
     """Return a generator in a state that was read from its ``bit_generator``, or raise :class:`InputError`.
 
-    NumPy takes any position in a buffer and then reads there, so the state is checked entry by entry.
-
-    Args:
-        state: as ``generator.bit_generator.state`` returned it.
-        stream_key: the spawn key of its seed, for a later reseeding.
+    NumPy takes any position in a buffer and then reads there, so the state is checked entry by entry. The stream key is
+    the spawn key of its seed, for a later reseeding.
     """
     kind = _BIT_GENERATORS.get(str(state["bit_generator"]))
     if kind is None:

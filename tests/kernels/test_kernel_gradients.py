@@ -9,7 +9,7 @@ from sklearn.gaussian_process import kernels as sk
 
 import kernel_bandits as kb
 from kernel_bandits.kernels import Differentiable, Shear, diagonal_gradient, weighted_gradient
-from kernel_bandits.kernels.timed import Timed
+from kernel_bandits.kernels.composite import Timed
 
 SCALES = [0.3, 0.7, 2.0]
 OWN = [

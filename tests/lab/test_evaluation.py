@@ -29,7 +29,7 @@ def path(tmp_path, log):
 def test_the_command_prints_values_and_draws_them(path, tmp_path, log):
     saved = tmp_path / "saved.policy"
     policy = kb.lin_ucb(exploration_floor=0.1, seed=0)
-    policy.update_many(log.contexts[:50], log.catalogue[log.played[:50]], log.rewards[:50])
+    policy.update_many(log.contexts[:50], log.actions[log.played[:50]], log.rewards[:50])
     policy.save(saved)
     figure = tmp_path / "values.png"
     candidates = [f"--policy={name}" for name in ("uniform", "2", saved)]
@@ -43,7 +43,7 @@ def test_the_command_prints_values_and_draws_them(path, tmp_path, log):
 def test_policies_learn_the_first_rounds_and_are_judged_on_the_others(log):
     found = evaluate_candidates(log, ["lin_ucb", "0"], model=None)
     policy = kb.lin_ucb(seed=0)
-    policy.update_many(log.contexts[:400], log.catalogue[log.played[:400]], log.rewards[:400])
+    policy.update_many(log.contexts[:400], log.actions[log.played[:400]], log.rewards[:400])
     expected = kb.offpolicy.evaluate(log.rows(slice(400, 800)), policy, model=None)
     assert found["lin_ucb"].estimates == expected.estimates
     assert found["0"].overlap.rounds == 400

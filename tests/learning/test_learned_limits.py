@@ -71,6 +71,10 @@ def test_bad_settings_are_named(options, words):
         kb.KernelLearning(**options)
 
 
+def test_two_rounds_are_enough():
+    assert kb.KernelLearning(first_round=2, sample_size=2, warm_up=2).first_round == 2
+
+
 @pytest.mark.parametrize("actions", [np.eye(2), kb.Box([0.0], [1.0])], ids=["arms", "box"])
 @pytest.mark.parametrize(
     ("learning", "rounds"),

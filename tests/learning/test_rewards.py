@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel_bandits.learning.columns import RewardUnits
+from kernel_bandits.learning.columns import RewardUnits, return_to_their_places
 from kernel_bandits.learning.defaults import FEWEST_REWARDS_WITH_TAILS as FEWEST
 
 SIZES = st.integers(FEWEST, 2000)
@@ -90,3 +90,19 @@ def test_rewards_that_are_equal_but_for_rounding_have_no_scale():
     # 0.1 + 0.2 is not 0.3
     rewards = np.r_[np.full(16, 0.3), np.full(14, 0.1 + 0.2), 9.8, 9.8]
     np.testing.assert_array_equal(RewardUnits.of(rewards).bounded(rewards), rewards)
+
+
+def test_a_reward_at_a_bound_counts_in_full():
+    units, rewards = RewardUnits(-1.0, 2.0), np.array([-1.0, 0.0, 2.0])
+    assert not units.cuts(rewards)
+    assert units.cuts(np.append(rewards, 2.1))
+    assert units.cuts(np.append(rewards, -1.1))
+
+
+def test_only_rewards_beyond_the_bounds_are_neighbours_of_each_other():
+    """The outlier lies next to a reward at the bound, which is none; two jackpots lie next to each other."""
+    points = np.array([[0.0], [0.1], [5.0], [5.2], [9.0]])
+    units = RewardUnits(0.0, 1.0)
+    assert not return_to_their_places(points, np.array([3.0, 1.0, 0.0, 0.5, 0.0]), units)
+    assert not return_to_their_places(points, np.array([-3.0, 0.0, 1.0, 0.5, 1.0]), units)
+    assert return_to_their_places(points, np.array([0.5, 0.5, 3.0, 3.0, 0.0]), units)

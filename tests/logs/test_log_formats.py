@@ -28,7 +28,7 @@ def check(log):
     assert log.played.tolist() == COLUMNS["action"]
     assert log.rewards.tolist() == COLUMNS["reward"]
     assert log.propensities.tolist() == COLUMNS["propensity"]
-    assert len(log.catalogue) == 3
+    assert len(log.actions) == 3
 
 
 def rows():
@@ -68,9 +68,9 @@ def test_names_of_columns_and_of_actions(tmp_path):
     features = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
     plain = {name: values for name, values in COLUMNS.items() if name != "context_city"}
     numbers = logs.read(write_csv(tmp_path / "numbers.csv", plain), actions=features)
-    np.testing.assert_array_equal(numbers.catalogue, features)
+    np.testing.assert_array_equal(numbers.actions, features)
     table = logs.read(write_csv(tmp_path / "table.csv", COLUMNS), actions=features)
-    assert table.catalogue[2] == {"arm": 2, "feature_0": 1.0, "feature_1": 1.0}
+    assert table.actions[2] == {"arm": 2, "feature_0": 1.0, "feature_1": 1.0}
     assert table.names == (0, 1, 2)
 
 
@@ -127,7 +127,7 @@ def test_vowpal_wabbit_blocks(tmp_path):
     assert log.played.tolist() == [1, 0]
     assert log.rewards.tolist() == [3.0, -1.0]
     np.testing.assert_array_equal(log.contexts, [[2.0], [1.0]])
-    np.testing.assert_array_equal(log.catalogue, np.eye(2))
+    np.testing.assert_array_equal(log.actions, np.eye(2))
 
 
 def test_vowpal_wabbit_decision_json(tmp_path):
@@ -140,7 +140,7 @@ def test_vowpal_wabbit_decision_json(tmp_path):
     assert log.rewards.tolist() == [1.0, -0.5]
     np.testing.assert_array_equal(log.probabilities, [[0.2, 0.8]] * 2)
     np.testing.assert_array_equal(log.contexts, [[3.0, 1.0]] * 2)
-    np.testing.assert_array_equal(log.catalogue, np.eye(2))
+    np.testing.assert_array_equal(log.actions, np.eye(2))
 
 
 ROUND = '"action": 0, "reward": 1, "propensity": 0.5'

@@ -207,7 +207,7 @@ def test_described_arms(table):
     # actions that are known by their columns alone
     rows = [prices[arm] for arm in table["arm"]]
     plain = Log(table[["city"]], rows, table["reward"], table["propensity"] * 1.0)
-    assert [dict(action) for action in plain.catalogue] == [{"price": 1.0}, {"price": 2.0}]
+    assert [dict(action) for action in plain.actions] == [{"price": 1.0}, {"price": 2.0}]
     assert offpolicy.evaluate(plain, lambda _: {"price": 1.0}, model=None).overlap.used == np.mean(
         table["arm"] == "red"
     )

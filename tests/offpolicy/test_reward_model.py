@@ -33,3 +33,10 @@ def test_a_fixed_action_has_the_estimates_of_its_table():
     almost = evaluate(log, np.tile([1e-13, 1.0 - 2e-13, 1e-13], (200, 1)), model=model)
     for name, terms in certain.terms.items():
         np.testing.assert_allclose(terms, almost.terms[name], rtol=0, atol=1e-10)
+
+
+def test_two_rounds_for_every_fold_are_the_fewest():
+    log = far_apart(6)
+    assert len(fitted_model(log, RewardModel(kb.Gaussian(1.0), folds=3)).models) == 3
+    with pytest.raises(kb.InputError, match="at least 6 rows for 3 folds, got 5"):
+        fitted_model(log.rows(slice(0, 5)), RewardModel(kb.Gaussian(1.0), folds=3))

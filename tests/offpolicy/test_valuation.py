@@ -94,11 +94,11 @@ def test_candidates_of_every_kind(log):
     named = Log(log.contexts, log.played, log.rewards, log.propensities, names=("a", "b", "c", "d"))
     assert offpolicy.evaluate(named, "c", model=None).estimates["inverse propensity"].value == expected
     policy = kb.ek_ucb(kb.Gaussian(0.5), exploration_floor=0.2, seed=0)
-    policy.update_many(log.contexts[:50], log.catalogue[log.played[:50]], log.rewards[:50])
+    policy.update_many(log.contexts[:50], log.actions[log.played[:50]], log.rewards[:50])
     before = pickle.dumps(policy)
     from_policy = value(policy)
     assert pickle.dumps(policy) == before
-    table = np.array([policy.select(context, log.catalogue).probabilities for context in log.contexts])
+    table = np.array([policy.select(context, log.actions).probabilities for context in log.contexts])
     assert from_policy == pytest.approx(value(table), abs=1e-12)
     with pytest.raises(kb.InputError, match="one of the actions"):
         value(7)
@@ -182,6 +182,12 @@ def test_replay_takes_the_least_propensity_of_all_actions_and_not_of_those_playe
     assert len(found.rewards) == counts[0]
     with pytest.raises(kb.InputError, match=r"at most 0\.39"):
         offpolicy.replay(kb.uniform(seed=0), unknown, least_propensity=0.5)
+    never = np.tile([0.6, 0.4, 0.0], (60, 1))
+    with pytest.raises(kb.InputError, match="some actions had the probability 0"):
+        offpolicy.replay(
+            kb.uniform(seed=0),
+            Log(np.empty((0, 0)), played, np.ones(60), never[0][played], np.eye(3), probabilities=never),
+        )
 
 
 def continuous_log(count, seed):

@@ -342,17 +342,17 @@ def test_learning_from_a_log_reports_what_the_policy_would_earn():
     found = kb.learn_from(log, policy, model=MODEL)
     assert (policy.round_index, found.policy.round_index, found.weighted) == (0, 700, False)
     plain = kb.lin_ucb(seed=0)
-    plain.update_many(log.contexts, log.catalogue[log.played], log.rewards)
+    plain.update_many(log.contexts, log.actions[log.played], log.rewards)
     np.testing.assert_allclose(
-        found.policy.predict(log.contexts[0], log.catalogue).mean, plain.predict(log.contexts[0], log.catalogue).mean
+        found.policy.predict(log.contexts[0], log.actions).mean, plain.predict(log.contexts[0], log.actions).mean
     )
     fitted = offpolicy.fitted_model(log, MODEL)
     expected = np.empty(700)
     for fold in range(3):
         own = fitted.folds == fold
         part = kb.lin_ucb(seed=0)
-        part.update_many(log.contexts[~own], log.catalogue[log.played[~own]], log.rewards[~own])
-        chosen = np.array([one.index for one in part.select_many(log.contexts[own], log.catalogue)])
+        part.update_many(log.contexts[~own], log.actions[log.played[~own]], log.rewards[~own])
+        chosen = np.array([one.index for one in part.select_many(log.contexts[own], log.actions)])
         expected[own] = (log.played[own] == chosen) / log.propensities[own] * log.rewards[own]
     np.testing.assert_allclose(found.valuation.terms["inverse propensity"], expected)
     with pytest.raises(kb.InputError, match="learned nothing yet"):

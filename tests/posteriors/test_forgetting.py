@@ -7,7 +7,7 @@ from test_weights import generalised_least_squares
 
 import kernel_bandits as kb
 from kernel_bandits.drift import residual
-from kernel_bandits.kernels.timed import Timed
+from kernel_bandits.kernels.composite import Timed
 from kernel_bandits.learning.defaults import FIRST_TESTED_ROUND as FIRST_TESTED
 from kernel_bandits.learning.defaults import LARGEST_RESIDUAL as LARGEST
 from kernel_bandits.numerics.linalg import safe_sqrt

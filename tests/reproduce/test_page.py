@@ -64,8 +64,11 @@ def test_every_block_is_written_from_the_records(results, tmp_path, monkeypatch)
 
 def test_budgets_count_the_cases_of_claims_11_and_12(results, capsys):
     budgets.main(results)
-    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
+    first, second = capsys.readouterr().out.split("\n\n")
+    rows = [line.split(" | ") for line in first.splitlines()[2:]]
     assert len(rows) == 15
+    assert len(second.splitlines()) == 2 + 3 * 3 * 3
+    assert "not measured" not in second
     for name, row in zip(page.GRIDS, rows[::5], strict=True):
         claims = import_module(f"kernel_bandits_lab.reproduce.{name}.figure").claims(records(name))
         for words, cell in (("lower than CBBKB's", row[2]), ("faster than CBBKB", row[3])):

@@ -62,9 +62,8 @@ def test_exponents_above_the_papers_contradict_it(tmp_path):
     time, memory = table_1.claims(folder)[:2]
     assert [finding.outcome for finding in time.findings["measured"]] == [False, True]
     assert memory.verdict == "holds"
-    fitted, ends = table_1.tables(folder)
+    (fitted,) = table_1.tables(folder)
     assert fitted.rows[0][:4] == ("K-UCB, CGP-UCB", "C·T³", "T²", "4.00 ± 0.00 [3]")
-    assert ends.rows == (("K-UCB, CGP-UCB", "800", "50", f"{1e6 * 2 * 1e-9 * 800**3 * 10:.0f}", ends.rows[0][4]),)
     assert len(table_1.figure(folder).axes) == 6
 
 

@@ -166,6 +166,7 @@ REFUSED = {
     "too long": (b'"' + b"x" * 1_000_001 + b'"', 413),
     "a huge whole number": (b'{"context": {"age": ' + b"9" * 5000 + b', "country": "FR"}}', 400),
     "a whole number beyond floats": (b'{"context": {"age": ' + b"9" * 400 + b', "country": "FR"}}', 422),
+    "an action beyond floats": (json.dumps({"context": ROW, "actions": [{"a": 10**400}]}).encode(), 422),
 }
 
 

@@ -45,4 +45,6 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path):
 
 @pytest.mark.slow
 def test_nothing_acknowledged_is_lost_in_100_kills(tmp_path):
-    crash(tmp_path, int(os.environ.get("KERNEL_BANDITS_KILLS", "100")), seed=1)
+    # may be run in parts, each with a seed of its own
+    kills, seed = (os.environ.get(f"KERNEL_BANDITS_{name}", default) for name, default in (("KILLS", 100), ("SEED", 1)))
+    crash(tmp_path, int(kills), int(seed))

@@ -9,6 +9,9 @@ import pytest
 from kernel_bandits_server.worker import replay
 from serving import LOOP, ROW, Local
 
+# The long tests may be run in parts, each with a seed of its own.
+SEED = os.environ.get("KERNEL_BANDITS_SEED", "1")
+
 
 @pytest.fixture
 def server(tmp_path):
@@ -33,7 +36,7 @@ def test_schemathesis_finds_no_server_error(server, tmp_path):
         "--phases",
         "examples,coverage,fuzzing",
         "--seed",
-        "1",
+        SEED,
         "--continue-on-failure",
     ]
     command += ["--request-timeout", "30", "--no-color"]
@@ -99,7 +102,7 @@ def test_damaged_bodies_do_no_harm(server):
 
 @pytest.mark.slow
 def test_a_hundred_thousand_damaged_bodies_do_no_harm(server):
-    fuzz(server, int(os.environ.get("KERNEL_BANDITS_BODIES", "100000")), 1)
+    fuzz(server, int(os.environ.get("KERNEL_BANDITS_BODIES", "100000")), int(SEED))
 
 
 def test_an_error_says_nothing_of_the_inside(server, caplog, monkeypatch):

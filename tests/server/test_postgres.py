@@ -88,7 +88,8 @@ def test_nothing_is_lost_when_leaders_followers_and_the_database_die(postgres, t
     kills = int(os.environ.get("KERNEL_BANDITS_KILLS", "30"))
     file, address = tmp_path / "loop.toml", database(postgres, "crashes")
     file.write_text(LOOP)
-    chance, ports = random.Random(3), [free_port(), free_port()]
+    chance = random.Random(int(os.environ.get("KERNEL_BANDITS_SEED", "3")))
+    ports = [free_port(), free_port()]
     servers = [Process(file, address, port) for port in ports]
     load = Load(ports, seed=10)
     counts = {"leader": 0, "follower": 0, "database": 0}

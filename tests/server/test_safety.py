@@ -3,7 +3,7 @@ import json
 import pytest
 from kernel_bandits_server.access import Keys, read_keys
 from kernel_bandits_server.planning import RefusedError
-from kernel_bandits_server.serve import JsonLines, check, serve
+from kernel_bandits_server.serve import JsonLines, check, main
 from serving import LOOP, ROW, Local
 
 from kernel_bandits.errors import InputError
@@ -94,8 +94,8 @@ def test_an_open_door_is_refused(tmp_path, monkeypatch):
     file = tmp_path / "loop.toml"
     file.write_text(LOOP)
     for host in ("0.0.0.0", "192.0.2.1", "::", "example.org"):
-        with pytest.raises(InputError, match="no API keys"):
-            serve(file, host)
+        with pytest.raises(SystemExit, match="no API keys"):
+            main([str(file), "--host", host])
     assert list(tmp_path.iterdir()) == [file]
     assert check(file).startswith("offers: ek_ucb over age, country, arm")
 

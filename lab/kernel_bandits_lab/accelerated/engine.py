@@ -28,7 +28,6 @@ from kernel_bandits_lab.accelerated.models import (
     Batch,
     Capacity,
     Demand,
-    Growth,
     Model,
     Observation,
     State,
@@ -142,7 +141,7 @@ class ChunkEnd(NamedTuple):
 
 
 class _Choices(NamedTuple):
-    """One entry per round; the features are None for a model without upkeep."""
+    """One entry per round; the features are None for a model without a width."""
 
     rows: jax.Array
     sizes: jax.Array
@@ -172,9 +171,8 @@ def advance(
     state, end, choices = progress.state, progress.end, progress.choices
     chosen = jnp.take_along_axis(rounds.expected, choices.rows[:, :, None], axis=2)[:, :, 0]
     rewards, regrets = chosen + rounds.chances[:, :, 0], rounds.expected.max(axis=2) - chosen
-    if model.upkeep is not None:
-        assert choices.features is not None
-        state = model.upkeep.refine(state, choices.features, rewards)
+    if choices.features is not None:
+        state = model.refine(state, choices.features, rewards)
     finite = jnp.array([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(state) if leaf.ndim == 2]).all()
     return state, ChunkRecord(choices.rows.T, choices.sizes.T, rewards.T, regrets.T), end._replace(finite=finite)
 
@@ -183,9 +181,8 @@ def _beginning(model: Model[Any, State, Any], state: State, rounds: Rounds) -> _
     replicas = rounds.points.shape[1]
     end = ChunkEnd(jnp.int32(0), jnp.bool_(False), jnp.bool_(True), jnp.zeros(replicas, jnp.int32))
     zeros = jnp.zeros((CHUNK, replicas), jnp.int32)
-    features = None
-    if model.upkeep is not None:
-        features = jnp.zeros((CHUNK, replicas, model.upkeep.width(state)), rounds.chances.dtype)
+    width = model.width(state)
+    features = jnp.zeros((CHUNK, replicas, width), rounds.chances.dtype) if width else None
     return _Progress(jnp.int32(0), state, end, _Choices(zeros, zeros, features))
 
 
@@ -200,9 +197,7 @@ def _run_block(
     (state, end), latest = lax.scan(partial(_run_round, model, rounds.words, limit), (state, end), offers)
     write = partial(lax.dynamic_update_slice_in_dim, start_index=begun, axis=0)
     choices = jax.tree.map(write, choices, latest)
-    if model.upkeep is not None:
-        state = model.upkeep.settle(state)
-    return _Progress(begun + BLOCK, state, end, choices)
+    return _Progress(begun + BLOCK, model.settle(state), end, choices)
 
 
 def _run_round(
@@ -279,24 +274,19 @@ class _Runner:
     """The state of the replicas, its capacity, and the program for it."""
 
     def __init__(self, model: AnyModel, batch: Batch[Any], horizon: int, capacity: Capacity | None) -> None:
-        self.state = model.start(batch)
-        self._growth: Growth[Any] | None = model.growth
+        self._model, self._capacity = model, capacity or model.first_capacity
+        self.state = model.enlarge(model.start(batch), self._capacity)
         # the last chunk is written to its full length
         self._demand = Demand(0, horizon + CHUNK, False, batch.max_anchors.max().item())
         self._program: Program | None = None
         device = next(iter(batch.lengthscales.devices()))
         self.compiler = Compiler(advance, model, device, ahead=device.platform != "cpu")
-        if self._growth is not None:
-            self._capacity = capacity or self._growth.first
-            self.state = self._growth.enlarge(self.state, self._capacity)
 
     def reserve(self, rounds: int, full: bool) -> None:
         """Make room for rounds, and for further anchors if there was none."""
-        if self._growth is None:
-            return
-        capacity = self._growth.next(self._capacity, self._demand._replace(rounds=rounds, full=full))
+        capacity = self._model.next_capacity(self._capacity, self._demand._replace(rounds=rounds, full=full))
         if capacity != self._capacity:
-            self.state = self._growth.enlarge(self.state, capacity)
+            self.state = self._model.enlarge(self.state, capacity)
             self._capacity, self._program = capacity, None
 
     def advance(self, rounds: Rounds, limit: int) -> tuple[ChunkRecord, ChunkEnd]:
@@ -310,22 +300,21 @@ class _Runner:
     def _prepared(self, *arguments: Any) -> Program:
         """Return the program for the state; meanwhile those for the next capacities are compiled."""
         self.compiler.ask(self.state, *arguments)
-        if self._growth is not None:
-            for capacity in next_capacities(self._growth, self._capacity, self._demand):
-                larger = jax.eval_shape(partial(self._growth.enlarge, capacity=capacity), self.state)
-                self.compiler.prepare(larger, *arguments)
+        for capacity in next_capacities(self._model, self._capacity, self._demand):
+            larger = jax.eval_shape(partial(self._model.enlarge, capacity=capacity), self.state)
+            self.compiler.prepare(larger, *arguments)
         return self.compiler.program(self.state, *arguments)
 
 
-def next_capacities(growth: Growth[Any], capacity: Capacity, demand: Demand) -> list[Capacity]:
+def next_capacities(model: AnyModel, capacity: Capacity, demand: Demand) -> list[Capacity]:
     """Return the capacities that may be needed after this one, the likeliest first."""
 
     def fuller(capacity: Capacity) -> Capacity:
-        return growth.next(capacity, demand._replace(rounds=0, full=True))
+        return model.next_capacity(capacity, demand._replace(rounds=0, full=True))
 
     def longer(capacity: Capacity) -> Capacity:
         rounds = min(capacity.rounds + 1, demand.horizon)
-        return growth.next(capacity, demand._replace(rounds=rounds, full=False))
+        return model.next_capacity(capacity, demand._replace(rounds=rounds, full=False))
 
     candidates = fuller(capacity), longer(capacity), longer(fuller(capacity)), fuller(longer(fuller(capacity)))
     return [candidate for candidate in dict.fromkeys(candidates) if candidate != capacity]

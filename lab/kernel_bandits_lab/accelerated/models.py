@@ -54,7 +54,7 @@ class Observation(NamedTuple, Generic[Beliefs]):
     point: jax.Array  # the chosen point, in units of the lengthscales, shape (R, d)
     reward: jax.Array  # shape (R,)
     coin: jax.Array  # uniform on [0, 1), shape (R,)
-    slot: jax.Array  # rounds since the last :meth:`Upkeep.settle`, a scalar
+    slot: jax.Array  # rounds since the last :meth:`Model.settle`, a scalar
     live: jax.Array  # whether the round counts; one that does not changes nothing. A scalar.
 
 
@@ -62,60 +62,17 @@ class Step(NamedTuple, Generic[State]):
     """The result of one round."""
 
     state: State  # after the round
-    # as they were learned, shape (R, m), zeros if the round did not count; None for a model without upkeep
+    # as they were learned, shape (R, m), zeros if the round did not count; None for a model without a width
     features: jax.Array | None = None
     # whether a replica had no place for an anchor, in which case the round changed nothing
     full: jax.Array | bool = False
 
 
-class Growth(ABC, Generic[State]):
-    """How a state gets room for more anchors and rounds; each capacity has a program of its own."""
-
-    @property
-    @abstractmethod
-    def first(self) -> Capacity:
-        """The capacity to start with."""
-
-    @abstractmethod
-    def next(self, capacity: Capacity, demand: Demand) -> Capacity:
-        """Return the least capacity that meets the demand; the same one if it does."""
-
-    @abstractmethod
-    def enlarge(self, state: State, capacity: Capacity) -> State:
-        """Return the same state with more room."""
-
-
-class Upkeep(ABC, Generic[State]):
-    """How the matrices of a state stay accurate."""
-
-    @abstractmethod
-    def width(self, state: State) -> int:
-        """Return the length m of the features in a :class:`Step`."""
-
-    @abstractmethod
-    def settle(self, state: State) -> State:
-        """Apply the rounds collected so far to the matrices; called every ``BLOCK`` rounds."""
-
-    @abstractmethod
-    def refine(self, state: State, features: jax.Array, rewards: jax.Array) -> State:
-        """Remove the rounding accumulated over rounds with these features (B, R, m) and rewards (B, R)."""
-
-
 class Model(ABC, Generic[Settings, State, Beliefs]):
     """What R replicas believe, in step: all have seen t rounds. Implementations are plain data.
 
-    A state is a tuple of arrays that includes the settings.
+    A state is a tuple of arrays that includes the settings. By default it needs no room and no upkeep.
     """
-
-    @property
-    @abstractmethod
-    def growth(self) -> Growth[State] | None:
-        """How the state gets room for more; None if it never needs any."""
-
-    @property
-    @abstractmethod
-    def upkeep(self) -> Upkeep[State] | None:
-        """How the matrices stay accurate; None if there is nothing to do."""
 
     @abstractmethod
     def start(self, batch: Batch[Settings]) -> State:
@@ -133,6 +90,31 @@ class Model(ABC, Generic[Settings, State, Beliefs]):
     def sizes(self, state: State) -> jax.Array:
         """Return the number of points that carry the model of each replica, shape (R,)."""
 
+    @property
+    def first_capacity(self) -> Capacity:
+        """The capacity to start with; each has a program of its own."""
+        return Capacity(0, 0)
+
+    def next_capacity(self, capacity: Capacity, demand: Demand) -> Capacity:  # noqa: ARG002 (nothing is needed)
+        """Return the least capacity that meets the demand; the same one if it does."""
+        return capacity
+
+    def enlarge(self, state: State, capacity: Capacity) -> State:  # noqa: ARG002 (there is none)
+        """Return the same state with more room."""
+        return state
+
+    def width(self, state: State) -> int:  # noqa: ARG002 (there are none)
+        """Return the length m of the features that :meth:`refine` needs of every round; 0 if it needs none."""
+        return 0
+
+    def settle(self, state: State) -> State:
+        """Apply the rounds collected so far to the matrices; called every ``BLOCK`` rounds."""
+        return state
+
+    def refine(self, state: State, features: jax.Array, rewards: jax.Array) -> State:  # noqa: ARG002 (nothing drifts)
+        """Remove the rounding accumulated over rounds with these features (B, R, m) and rewards (B, R)."""
+        return state
+
 
 AnyModel: TypeAlias = Model[Any, Any, Any]
 
@@ -147,14 +129,6 @@ class UniformState(NamedTuple):
 @dataclass(frozen=True)
 class UniformModel(Model[None, UniformState, None]):
     """Uniform play: all bounds are equal, so that every choice is a tie."""
-
-    @property
-    def growth(self) -> None:
-        """Nothing grows."""
-
-    @property
-    def upkeep(self) -> None:
-        """There are no matrices."""
 
     def start(self, batch: Batch[None]) -> UniformState:
         return UniformState(jnp.int32(0), jnp.zeros(len(batch.lengthscales), jnp.int32))
@@ -201,14 +175,17 @@ class ExactBeliefs(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ExactGrowth(Growth[ExactState]):
-    """Room for twice as many rounds whenever it runs out: t×t matrices are not made before there are t rounds."""
+class ExactModel(Model[ExactSettings[jax.Array], ExactState, ExactBeliefs]):
+    """K-UCB; the formulas of :mod:`kernel_bandits.posterior.exact`."""
+
+    family: Family
 
     @property
-    def first(self) -> Capacity:
+    def first_capacity(self) -> Capacity:
         return Capacity(0, 128)
 
-    def next(self, capacity: Capacity, demand: Demand) -> Capacity:
+    def next_capacity(self, capacity: Capacity, demand: Demand) -> Capacity:
+        """Return room for twice as many rounds whenever it runs out: no t×t matrix is made before its rounds."""
         rounds = capacity.rounds
         while rounds < demand.rounds:
             rounds *= 2
@@ -216,21 +193,6 @@ class ExactGrowth(Growth[ExactState]):
 
     def enlarge(self, state: ExactState, capacity: Capacity) -> ExactState:
         return _enlarge(state, capacity)
-
-
-@dataclass(frozen=True)
-class ExactModel(Model[ExactSettings[jax.Array], ExactState, ExactBeliefs]):
-    """K-UCB; the formulas of :mod:`kernel_bandits.posterior.exact`."""
-
-    family: Family
-
-    @property
-    def growth(self) -> ExactGrowth:
-        return ExactGrowth()
-
-    @property
-    def upkeep(self) -> None:
-        """Bordering accumulates no rounding."""
 
     def start(self, batch: Batch[ExactSettings[jax.Array]]) -> ExactState:
         replicas, dimension = batch.lengthscales.shape

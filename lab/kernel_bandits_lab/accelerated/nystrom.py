@@ -38,11 +38,9 @@ from kernel_bandits_lab.accelerated.models import (
     Batch,
     Capacity,
     Demand,
-    Growth,
     Model,
     Observation,
     Step,
-    Upkeep,
 )
 
 T = TypeVar("T")
@@ -295,75 +293,11 @@ class _Draw(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NystromGrowth(Growth[NystromState]):
-    """More anchors when a replica runs out of them; room for all rounds once the first ones are over."""
-
-    history: bool
-
-    @property
-    def first(self) -> Capacity:
-        return Capacity(FIRST_ANCHORS, FIRST_ROUNDS if self.history else 0)
-
-    def next(self, capacity: Capacity, demand: Demand) -> Capacity:
-        anchors, rounds = capacity
-        if demand.full:
-            # never less than there is, where every replica is capped below the first room
-            anchors = max(anchors, int(min(more_anchors(anchors), demand.max_anchors)))
-        if self.history and demand.rounds > rounds:
-            rounds = bucket(demand.horizon)
-        return Capacity(anchors, rounds)
-
-    def enlarge(self, state: NystromState, capacity: Capacity) -> NystromState:
-        return enlarged(state, capacity, self.history)
-
-
-@dataclass(frozen=True)
-class NystromUpkeep(Upkeep[NystromState]):
-    """Apply downdates to P and Q block by block, and refine P and w against A and b."""
-
-    history: bool
-
-    def width(self, state: NystromState) -> int:
-        return state.weights.shape[1]
-
-    def settle(self, state: NystromState) -> NystromState:
-        return state._replace(
-            covariance=downdated(state.covariance, state.downdates),
-            downdates=jnp.zeros_like(state.downdates),
-            leverage=downdated(state.leverage, state.leverage_downdates),
-            leverage_downdates=jnp.zeros_like(state.leverage_downdates),
-        )
-
-    def refine(self, state: NystromState, features: jax.Array, rewards: jax.Array) -> NystromState:
-        # A ← A + Σ φφᵀ and b ← b + Σ rφ
-        precision = state.precision + product("brm,brn->rmn", features, features)
-        moment = state.moment + product("brm,br->rm", features, rewards)
-        probe = features.sum(axis=0)
-        error = product("rmn,rn->rm", precision, product("rmn,rn->rm", state.covariance, probe)) - probe
-        length = jnp.linalg.norm(probe, axis=1)
-        drifted = jnp.any(jnp.linalg.norm(error, axis=1) > DRIFT_TOLERANCES[probe.dtype.name] * length)
-        invert = partial(_invert, state.sizes, self.history)
-        covariance = lax.cond(drifted, invert, lambda _: state.covariance, precision)
-        # w ← w + P(b − Aw)
-        missing = moment - product("rmn,rn->rm", precision, state.weights)
-        weights = state.weights + product("rmn,rn->rm", covariance, missing)
-        return state._replace(precision=precision, moment=moment, covariance=covariance, weights=weights)
-
-
-@dataclass(frozen=True)
 class NystromModel(Model[NystromSettings[jax.Array], NystromState, NystromBeliefs]):
     """EK-UCB with KORS; ``history`` says whether the past is projected onto a new anchor."""
 
     family: Family
     history: bool
-
-    @property
-    def growth(self) -> NystromGrowth:
-        return NystromGrowth(self.history)
-
-    @property
-    def upkeep(self) -> NystromUpkeep:
-        return NystromUpkeep(self.history)
 
     def start(self, batch: Batch[NystromSettings[jax.Array]]) -> NystromState:
         return empty_state(batch)
@@ -417,6 +351,49 @@ class NystromModel(Model[NystromSettings[jax.Array], NystromState, NystromBelief
             rounds=state.rounds + live,
         )
         return Step(learned, features, draw.full)
+
+    @property
+    def first_capacity(self) -> Capacity:
+        return Capacity(FIRST_ANCHORS, FIRST_ROUNDS if self.history else 0)
+
+    def next_capacity(self, capacity: Capacity, demand: Demand) -> Capacity:
+        """Return room for more anchors when a replica runs out of them, and for all rounds once the first are over."""
+        anchors, rounds = capacity
+        if demand.full:
+            # never less than there is, where every replica is capped below the first room
+            anchors = max(anchors, int(min(more_anchors(anchors), demand.max_anchors)))
+        if self.history and demand.rounds > rounds:
+            rounds = bucket(demand.horizon)
+        return Capacity(anchors, rounds)
+
+    def enlarge(self, state: NystromState, capacity: Capacity) -> NystromState:
+        return enlarged(state, capacity, self.history)
+
+    def width(self, state: NystromState) -> int:
+        return state.weights.shape[1]
+
+    def settle(self, state: NystromState) -> NystromState:
+        return state._replace(
+            covariance=downdated(state.covariance, state.downdates),
+            downdates=jnp.zeros_like(state.downdates),
+            leverage=downdated(state.leverage, state.leverage_downdates),
+            leverage_downdates=jnp.zeros_like(state.leverage_downdates),
+        )
+
+    def refine(self, state: NystromState, features: jax.Array, rewards: jax.Array) -> NystromState:
+        # A ← A + Σ φφᵀ and b ← b + Σ rφ
+        precision = state.precision + product("brm,brn->rmn", features, features)
+        moment = state.moment + product("brm,br->rm", features, rewards)
+        probe = features.sum(axis=0)
+        error = product("rmn,rn->rm", precision, product("rmn,rn->rm", state.covariance, probe)) - probe
+        length = jnp.linalg.norm(probe, axis=1)
+        drifted = jnp.any(jnp.linalg.norm(error, axis=1) > DRIFT_TOLERANCES[probe.dtype.name] * length)
+        invert = partial(_invert, state.sizes, self.history)
+        covariance = lax.cond(drifted, invert, lambda _: state.covariance, precision)
+        # w ← w + P(b − Aw)
+        missing = moment - product("rmn,rn->rm", precision, state.weights)
+        weights = state.weights + product("rmn,rn->rm", covariance, missing)
+        return state._replace(precision=precision, moment=moment, covariance=covariance, weights=weights)
 
     def _extend(self, state: NystromState, candidate: Candidate) -> tuple[NystromState, jax.Array]:
         """Add the anchors; return the state, and Pφ with φ ← [φ, l]."""

@@ -17,7 +17,7 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.loop import RunResult
 from kernel_bandits_lab.report import Check
 from kernel_bandits_lab.results import Record
-from kernel_bandits_lab.tables import mean_interval
+from kernel_bandits_lab.tables import holm, mean_interval
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "open"
 MOSTLY, PARTLY = "holds where decided", "in part"
@@ -171,45 +171,26 @@ def above(what: str, estimate: Estimate, bound: float = 0.0) -> Finding:
 def corrected(claims: Sequence[Claim], level: float = 0.05) -> list[Claim]:
     """Return claims in which only comparisons that pass Holm's correction over all of them are decided.
 
-    The i-th smallest of n p-values passes if it and all smaller ones are at most level/(n + 1 − i): with probability
-    1 − level no comparison is decided wrongly.
+    With probability 1 − level no comparison is decided wrongly.
     """
-    tested = [
-        (finding.p_value, at, settings, place)
-        for at, claim in enumerate(claims)
-        for settings, findings in claim.findings.items()
-        for place, finding in enumerate(findings)
-        if math.isfinite(finding.p_value)
-    ]
-    failed: set[tuple[int, str, int]] = set()
-    stopped = False
-    for rank, (p_value, at, settings, place) in enumerate(sorted(tested)):
-        stopped |= p_value > level / (len(tested) - rank)
-        if stopped:
-            failed.add((at, settings, place))
+    adjusted = iter(holm(_p_values(claims)))
+
+    def checked(finding: Finding) -> Finding:
+        return replace(finding, outcome=None) if next(adjusted) > level else finding
+
     return [
-        replace(
-            claim,
-            findings={
-                settings: [
-                    replace(finding, outcome=None) if (at, settings, place) in failed else finding
-                    for place, finding in enumerate(findings)
-                ]
-                for settings, findings in claim.findings.items()
-            },
-        )
-        for at, claim in enumerate(claims)
+        replace(claim, findings={name: [checked(one) for one in found] for name, found in claim.findings.items()})
+        for claim in claims
     ]
 
 
 def number_of_tests(claims: Sequence[Claim]) -> int:
     """Return how many comparisons have a p-value."""
-    return sum(
-        math.isfinite(finding.p_value)
-        for claim in claims
-        for findings in claim.findings.values()
-        for finding in findings
-    )
+    return sum(map(math.isfinite, _p_values(claims)))
+
+
+def _p_values(claims: Sequence[Claim]) -> list[float]:
+    return [one.p_value for claim in claims for found in claim.findings.values() for one in found]
 
 
 class Pairs:

@@ -20,7 +20,16 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.loop import RunResult
 from kernel_bandits_lab import Record, group, plots
 from kernel_bandits_lab.reproduce.claims import Claim, Finding, Pairs, above, below
-from kernel_bandits_lab.reproduce.settings import ANY, BUDGETS, LIBRARY, MARGIN, PAPER, STYLES, shorter_runs
+from kernel_bandits_lab.reproduce.settings import (
+    ANY,
+    BUDGETS,
+    LIBRARY,
+    MARGIN,
+    PAPER,
+    STYLES,
+    draw_panels,
+    shorter_runs,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,11 +55,7 @@ def figure(records: Sequence[Record]) -> Figure:
             found = by_family(groups, settings, number)
             # of the budgets of the published code, the largest stands for all
             shown = {family: runs for family, runs in found.items() if family not in HIDDEN}
-            if shown:
-                plots.draw_regret(axes[0], shown, STYLES)
-                plots.draw_time(axes[1], shown, STYLES, scale="log")
-                plots.panel_title(axes[0], f"{settings}, λ = μ = {number}")
-                axes[1].set_ylabel("cumulative processor time (s)")
+            draw_panels(axes, shown, f"{settings}, λ = μ = {number}")
     plots.finish(drawn, grid, STYLES, shorter_runs(records))
     return drawn
 

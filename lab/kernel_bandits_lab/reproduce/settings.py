@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from kernel_bandits.loop import RunResult
 from kernel_bandits_lab import Record, group, plots
 from kernel_bandits_lab.plots import Style
 
@@ -34,6 +36,15 @@ STYLES = {
     "K-UCB": Style("#E69F00", (), 2.4, ""),
     "uniform": Style("#555555", (1.0, 2.0), 1.0, ""),
 }
+
+
+def draw_panels(axes: Any, by_policy: Mapping[str, Sequence[RunResult]], title: str) -> None:
+    """Draw regret and processor time on two axes; nothing if there are no runs."""
+    if by_policy:
+        plots.draw_regret(axes[0], by_policy, STYLES)
+        plots.draw_time(axes[1], by_policy, STYLES, scale="log")
+        plots.panel_title(axes[0], title)
+        axes[1].set_ylabel("cumulative processor time (s)")
 
 
 def shorter_runs(records: Sequence[Record]) -> str:

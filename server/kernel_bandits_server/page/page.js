@@ -2,7 +2,6 @@
 import { COLOURS, areaChart, bar, format, lineChart } from "./charts.js";
 
 const $ = (id) => document.getElementById(id);
-const BAND = 1.96; // standard errors on either side: 95 %
 let loop = null;
 let state = null;
 let model = null;
@@ -155,8 +154,9 @@ function when(seconds) {
 
 function estimate(one) {
   if (!one || one.mean === null) return "–";
-  const error = one.error === null ? 0 : BAND * one.error;
-  if (!error) return format(one.mean);
+  if (one.low === null) return format(one.mean);
+  // an interval that ends at a bound of the rewards is shorter on that side
+  const error = Math.max(one.mean - one.low, one.high - one.mean);
   // two digits of the error, and as many decimals of the mean
   const decimals = Math.min(6, Math.max(0, 1 - Math.floor(Math.log10(error))));
   return `${one.mean.toFixed(decimals)} ± ${error.toFixed(decimals)}`;
@@ -214,26 +214,22 @@ function showVerdict(verdict, challenger) {
 }
 
 function drawRewards() {
-  const series = state.series.filter((one) => one.reward.mean !== null);
+  const series = state.series.filter((one) => one.reward !== null);
   const x = series.map((one) => one.time + state.width / 2);
-  const line = (x, estimates, colour) => ({
-    x,
-    y: estimates.map((one) => one.mean),
-    low: estimates.map((one) => Math.max(one.mean - BAND * one.error, state.range[0])),
-    high: estimates.map((one) => Math.min(one.mean + BAND * one.error, state.range[1])),
-    colour,
-  });
-  const lines = [line(x, series.map((one) => one.reward), COLOURS[0])];
-  const names = [["earned, with its 95 % interval", COLOURS[0]]];
+  const y = series.map((one) => one.reward);
+  const lines = [{ x, y, low: y, high: y, colour: COLOURS[0] }];
+  const names = [["earned", COLOURS[0]]];
   const flat = (one, colour, name) => {
     if (!one || one.mean === null || !x.length) return;
     const ends = x.length > 1 ? [x[0], x[x.length - 1]] : [x[0]];
-    lines.push({ ...line(ends, ends.map(() => one), colour), dashed: true });
+    const all = (value) => ends.map(() => value ?? one.mean);
+    lines.push({ x: ends, y: all(one.mean), low: all(one.low), high: all(one.high), colour, dashed: true });
     names.push([name, colour, true]);
   };
+  flat(state.reward, COLOURS[0], "on average");
   flat(state.uniform, COLOURS[1], "uniform play (estimate)");
   if (state.best_arm) flat(state.best_arm, COLOURS[2], `always ${state.best_arm.arm} (estimate)`);
-  legend("reward-legend", names);
+  legend("reward-legend", [...names, ["bands hold the truth with 95 %, whenever you look", null]]);
   lineChart($("reward-chart"), { lines, xText: when, height: 240 });
 }
 

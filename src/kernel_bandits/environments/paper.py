@@ -50,21 +50,15 @@ class _TenActions(Environment):
 
     def __init__(self, instance_seed: int | None = None) -> None:
         self.instance_seed = instance_seed
-        if instance_seed is None:
-            self.actions = np.array(PUBLISHED_ACTIONS)[:, None]
-            self._set_published_instance()
-        else:
-            generator = np.random.default_rng(instance_seed)
+        generator = None if instance_seed is None else np.random.default_rng(instance_seed)
+        self.actions = np.array(PUBLISHED_ACTIONS)[:, None]
+        if generator is not None:
             self.actions = generator.choice(100, size=NUMBER_OF_ACTIONS, replace=False)[:, None] / 100
-            self._draw_instance(generator)
+        self._set_instance(generator)
 
-    @abstractmethod
-    def _set_published_instance(self) -> None:
-        """Set the parameters of the published instance."""
-
-    @abstractmethod
-    def _draw_instance(self, generator: np.random.Generator) -> None:
-        """Draw the parameters of another instance."""
+    def _set_instance(self, generator: np.random.Generator | None) -> None:
+        """Set the parameters besides the actions, published or drawn; by default none."""
+        del generator
 
     @property
     @abstractmethod
@@ -89,14 +83,14 @@ class Bump(_TenActions):
     context_dimension = 5
     lengthscale = 1.0
 
-    def _set_published_instance(self) -> None:
-        self.best_action = PUBLISHED_BEST_ACTION
-        self.centre, self.weights = np.array(PUBLISHED_CENTRE), np.array(PUBLISHED_WEIGHTS)
-
-    def _draw_instance(self, generator: np.random.Generator) -> None:
-        self.best_action = float(generator.choice(self.actions[:, 0]))
-        self.centre = generator.random(self.context_dimension)
-        self.weights = generator.uniform(-1.0, 1.0, self.context_dimension)
+    def _set_instance(self, generator: np.random.Generator | None) -> None:
+        if generator is None:
+            self.best_action = PUBLISHED_BEST_ACTION
+            self.centre, self.weights = np.array(PUBLISHED_CENTRE), np.array(PUBLISHED_WEIGHTS)
+        else:
+            self.best_action = float(generator.choice(self.actions[:, 0]))
+            self.centre = generator.random(self.context_dimension)
+            self.weights = generator.uniform(-1.0, 1.0, self.context_dimension)
 
     @property
     def reward_parameters(self) -> tuple[FloatArray | float, ...]:
@@ -106,22 +100,11 @@ class Bump(_TenActions):
         return bump_rewards(np, context, actions, self.best_action, self.centre, self.weights)
 
 
-class _Plane(_TenActions):
-    """A piecewise constant reward on the unit square of (x, a); an instance consists of its actions alone."""
+class Chessboard(_TenActions):
+    """Rewards 1, ½ or 0 on a 4×4 grid of (x, a)."""
 
     context_dimension = 1
     lengthscale = 0.1
-
-    def _set_published_instance(self) -> None:
-        """Nothing but the actions."""
-
-    def _draw_instance(self, generator: np.random.Generator) -> None:
-        """Nothing but the actions."""
-
-
-class Chessboard(_Plane):
-    """Rewards 1, ½ or 0 on a 4×4 grid of (x, a)."""
-
     # rows: quarter of x; columns: quarter of a
     _VALUES = np.array([[0.0, 0.5, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0], [0.0, 0.5, 0.0, 0.5], [0.0, 0.0, 1.0, 0.0]])
 
@@ -133,8 +116,11 @@ class Chessboard(_Plane):
         return chessboard_rewards(np, context, actions, self._VALUES)
 
 
-class StepDiagonal(_Plane):
+class StepDiagonal(_TenActions):
     """Reward 1 where |x − (a + 0.15)| < 0.1, ½ where |x − (a − 0.15)| < 0.1, else 0."""
+
+    context_dimension = 1
+    lengthscale = 0.1
 
     @property
     def reward_parameters(self) -> tuple[FloatArray | float, ...]:

@@ -13,7 +13,6 @@ from kernel_bandits.arrays import FloatArray, require_finite
 from kernel_bandits.environments.base import Environment, Round
 from kernel_bandits.errors import InputError, needs
 from kernel_bandits.tables.arms import Action, Arms
-from kernel_bandits.tables.columns import infer_columns
 from kernel_bandits.tables.features import Features
 from kernel_bandits.tables.rows import FrameLike, Row, as_rows
 from kernel_bandits.tables.values import Level, is_gap, level_of, nearest, number_of
@@ -62,7 +61,10 @@ class Table(Environment):
         self.source = str(source) if isinstance(source, (str, os.PathLike)) else f"{len(rows)} rows"
         self.actions, self.rewards, used = _rewards(rows, reward, actions)
         self.rows = [{name: value for name, value in row.items() if name not in used} for row in rows]
-        self.features = self._described(self.actions) if features is None else features
+        if features is None:
+            are_rows = all(isinstance(action, Mapping) for action in self.actions)
+            features = Features.infer(self.rows, self.actions if are_rows else Arms(self.actions, room=0))  # type: ignore[arg-type]
+        self.features = features
         self._contexts = self.features.described(self.rows)[0]
         choices = self.features.choices
         self._actions = choices.encode(choices.offered(list(self.actions)), "actions")
@@ -71,12 +73,6 @@ class Table(Environment):
             self._by_context.setdefault(vector.tobytes(), []).append(number)
         # The generator that drew the order of the rows, the order, and how many of them were offered.
         self._order: tuple[np.random.Generator | None, list[int], int] = (None, [], 0)
-
-    def _described(self, actions: Sequence[Action]) -> Features:
-        context = infer_columns("source", self.rows)
-        if all(isinstance(action, Mapping) for action in actions):
-            return Features(context, infer_columns("actions", [dict(a) for a in actions if isinstance(a, Mapping)]))
-        return Features(context, Arms([a for a in actions if not isinstance(a, Mapping)], room=0))
 
     def next_round(self, contexts: np.random.Generator) -> Round:
         generator, order, place = self._order
@@ -139,17 +135,14 @@ def _rewards(
     labels = [_value(row, reward, number) for number, row in enumerate(rows)]
     numeric = all(isinstance(label, (int, float, np.number)) for label in labels)
     if numeric and len(set(labels)) > MOST_CLASSES:
-        return _guesses(np.array(labels, dtype=np.float64), reward)
+        numbers = np.array(labels, dtype=np.float64)
+        require_finite(reward, numbers)
+        guesses = np.unique(np.quantile(numbers, (np.arange(GUESSES) + 0.5) / GUESSES))
+        earned_by_guess = 1.0 - np.abs(numbers[:, None] - guesses) / np.ptp(numbers)
+        return [{"guess": guess} for guess in guesses.tolist()], earned_by_guess, [reward]
     classes = sorted(set(map(level_of, labels)), key=str)
     earned = [[float(level_of(label) == one) for one in classes] for label in labels]
     return [one for one in classes if one is not None], _checked(earned), [reward]
-
-
-def _guesses(numbers: FloatArray, reward: str) -> tuple[list[Action], FloatArray, list[str]]:
-    require_finite(reward, numbers)
-    guesses = np.unique(np.quantile(numbers, (np.arange(GUESSES) + 0.5) / GUESSES))
-    earned = 1.0 - np.abs(numbers[:, None] - guesses) / np.ptp(numbers)
-    return [{"guess": guess} for guess in guesses.tolist()], earned, [reward]
 
 
 def _value(row: Row, column: str, number: int) -> Any:

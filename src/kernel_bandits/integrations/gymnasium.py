@@ -111,11 +111,13 @@ class _Play:
     """A Gymnasium contextual bandit as a sequence of rounds; an episode may be one round or many."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], actions: ArrayLike | Describe | None, seed: int | None) -> None:
-        self._box = _bounded(env.action_space, actions)
-        if self._box is None and not isinstance(env.action_space, spaces.Discrete):
+        space = env.action_space
+        self._box: Box | None = None
+        if actions is None and isinstance(space, spaces.Box) and len(space.shape) == 1 and space.is_bounded():
+            self._box = Box(space.low, space.high)
+        elif not isinstance(space, spaces.Discrete):
             raise InputError(
-                f"env: expected a Discrete action space, or a bounded Box with one axis and no actions=, "
-                f"got {env.action_space}."
+                f"env: expected a Discrete action space, or a bounded Box with one axis and no actions=, got {space}."
             )
         if not env.observation_space.is_np_flattenable:
             seen = env.observation_space
@@ -156,13 +158,6 @@ class _Play:
         self._observation, reward, terminated, truncated, self._info = self._env.step(action)
         self._ended = terminated or truncated
         return Feedback(float(reward), float(self._info.get("regret", np.nan)))
-
-
-def _bounded(space: spaces.Space[Any], actions: ArrayLike | Describe | None) -> Box | None:
-    """Return a Box action space as a box if it is bounded and its actions are vectors without features of their own."""
-    if actions is not None or not isinstance(space, spaces.Box) or len(space.shape) != 1 or not space.is_bounded():
-        return None
-    return Box(space.low, space.high)
 
 
 def play(

@@ -23,10 +23,9 @@ from kernel_bandits.kernels.base import (
     register_with_scikit_learn,
     weighted_gradient,
 )
-from kernel_bandits.kernels.bends import Bends
-from kernel_bandits.kernels.composite import Shear, TensorProduct, require_columns, require_gram
+from kernel_bandits.kernels.composite import PerArm, Shear, TensorProduct, require_columns, require_gram
 from kernel_bandits.kernels.dot_product import Linear, Polynomial
-from kernel_bandits.kernels.mixed import Mixed, PerArm
+from kernel_bandits.kernels.mixed import Bends, Mixed
 from kernel_bandits.kernels.stationary import Exponential, Gaussian, Lengthscale, Matern, Stationary, median_lengthscale
 
 __all__ = [

@@ -75,9 +75,13 @@ class Kernel(ABC):
         del X  # by symmetry it is twice the slope in the first argument
         return None
 
+    def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return :meth:`Differentiable.gradient`; by default by central differences, 2 evaluations per column."""
+        return _differences(self, X, Y, weights, 0)
+
     def gradient_from(self, X: FloatArray, Y: FloatArray, weights: FloatArray, first: int) -> FloatArray:
-        """Return the columns of :meth:`Differentiable.gradient` from one on, shape (n, d − first)."""
-        return weighted_gradient(self, X, Y, weights)[:, first:]
+        """Return the columns of the gradient from one on, shape (n, d − first)."""
+        return self.gradient(X, Y, weights)[:, first:]
 
     def sections(self, Y: FloatArray) -> Sections | None:
         """Return k(·, y) of fixed points y (m, d) and k(x, x) at less cost; None where nothing would be gained."""
@@ -167,9 +171,7 @@ class Constant(Kernel):
 
 
 class _Foreign(Kernel):
-    """A kernel of others, which knows no more than the defaults."""
-
-    saved = ("_kernel",)
+    """A kernel of others, which knows no more than the defaults, and perhaps its gradient."""
 
     def __init__(self, kernel: KernelLike) -> None:
         self._kernel = kernel
@@ -180,12 +182,19 @@ class _Foreign(Kernel):
     def diag(self, X: FloatArray) -> FloatArray:
         return self._kernel.diag(X)
 
+    def gradient_from(self, X: FloatArray, Y: FloatArray, weights: FloatArray, first: int) -> FloatArray:
+        # isinstance(kernel, Differentiable) takes as long as a small gradient in Python 3.11
+        gradient: Callable[..., FloatArray] | None = getattr(self._kernel, "gradient", None)
+        return (
+            _differences(self._kernel, X, Y, weights, first) if gradient is None else gradient(X, Y, weights)[:, first:]
+        )
+
     def __repr__(self) -> str:
         return repr(self._kernel)
 
 
-class Sum(Kernel):
-    """k₁ + k₂, the result of ``kernel + kernel``."""
+class _Pair(Kernel):
+    """Two kernels that are combined point by point."""
 
     saved: ClassVar[tuple[str, ...]] = ("left", "right")
     left: KernelLike
@@ -193,6 +202,21 @@ class Sum(Kernel):
 
     def __init__(self, left: KernelLike, right: KernelLike) -> None:
         self.left, self.right = left, right
+
+    @property
+    def _parts(self) -> tuple[Kernel, Kernel]:
+        return with_defaults(self.left), with_defaults(self.right)
+
+    def require_split(self, context_columns: int) -> None:
+        for part in self._parts:
+            part.require_split(context_columns)
+
+    def portable(self, start: int, stop: int) -> dict[str, Any]:
+        return {"kind": type(self).__name__.lower(), "parts": [part.portable(start, stop) for part in self._parts]}
+
+
+class Sum(_Pair):
+    """k₁ + k₂, the result of ``kernel + kernel``."""
 
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
         return self.left(X, Y) + self.right(X, Y)
@@ -201,63 +225,39 @@ class Sum(Kernel):
         return self.left.diag(X) + self.right.diag(X)
 
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
-        return weighted_gradient(self.left, X, Y, weights) + weighted_gradient(self.right, X, Y, weights)
+        left, right = self._parts
+        return left.gradient_from(X, Y, weights, 0) + right.gradient_from(X, Y, weights, 0)
 
     def diag_gradient(self, X: FloatArray) -> FloatArray | None:
-        left, right = diagonal_gradient(self.left, X), diagonal_gradient(self.right, X)
+        left, right = (part.diag_gradient(X) for part in self._parts)
         return None if left is None or right is None else left + right
-
-    def require_split(self, context_columns: int) -> None:
-        for part in (self.left, self.right):
-            with_defaults(part).require_split(context_columns)
-
-    def portable(self, start: int, stop: int) -> dict[str, Any]:
-        parts = [with_defaults(part).portable(start, stop) for part in (self.left, self.right)]
-        return {"kind": "sum", "parts": parts}
 
     def __repr__(self) -> str:
         return f"({self.left!r} + {self.right!r})"
 
 
-class Product(Kernel):
+class Product(_Pair):
     """k₁·k₂, the result of ``kernel * kernel``."""
-
-    saved: ClassVar[tuple[str, ...]] = ("left", "right")
-    left: KernelLike
-    right: KernelLike
-
-    def __init__(self, left: KernelLike, right: KernelLike) -> None:
-        self.left, self.right = left, right
 
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
         # a number times a kernel is the common case; avoid a matrix of equal numbers
-        if isinstance(self.left, Constant):
-            return self.left.value * self.right(X, Y)
-        return self.left(X, Y) * self.right(X, Y)
+        left = self.left.value if isinstance(self.left, Constant) else self.left(X, Y)
+        return left * self.right(X, Y)
 
     def diag(self, X: FloatArray) -> FloatArray:
-        if isinstance(self.left, Constant):
-            return self.left.value * self.right.diag(X)
         return self.left.diag(X) * self.right.diag(X)
 
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
         # (k₁k₂)′ = k₁′k₂ + k₁k₂′
-        left = weighted_gradient(self.left, X, Y, weights * self.right(X, Y))
-        return left + weighted_gradient(self.right, X, Y, weights * self.left(X, Y))
+        left, right = self._parts
+        by_left = left.gradient_from(X, Y, weights * right(X, Y), 0)
+        return by_left + right.gradient_from(X, Y, weights * left(X, Y), 0)
 
     def diag_gradient(self, X: FloatArray) -> FloatArray | None:
-        left, right = diagonal_gradient(self.left, X), diagonal_gradient(self.right, X)
+        left, right = (part.diag_gradient(X) for part in self._parts)
         if left is None or right is None:
             return None
         return left * self.right.diag(X)[:, None] + right * self.left.diag(X)[:, None]
-
-    def require_split(self, context_columns: int) -> None:
-        for part in (self.left, self.right):
-            with_defaults(part).require_split(context_columns)
-
-    def portable(self, start: int, stop: int) -> dict[str, Any]:
-        parts = [with_defaults(part).portable(start, stop) for part in (self.left, self.right)]
-        return {"kind": "product", "parts": parts}
 
     def __repr__(self) -> str:
         return f"{self.left!r} * {self.right!r}"
@@ -283,16 +283,12 @@ def with_defaults(kernel: KernelLike) -> Kernel:
 def weighted_gradient(
     kernel: KernelLike, X: FloatArray, Y: FloatArray, weights: FloatArray, first: int = 0
 ) -> FloatArray:
-    """Return :meth:`Differentiable.gradient` of any kernel, in the columns from ``first`` on, shape (n, d − first).
+    """Return :meth:`Differentiable.gradient` of any kernel, in the columns from ``first`` on, shape (n, d − first)."""
+    return with_defaults(kernel).gradient_from(X, Y, weights, first)
 
-    A kernel without a gradient is differentiated by central differences, 2 evaluations per column.
-    """
-    if first and isinstance(kernel, Kernel):
-        return kernel.gradient_from(X, Y, weights, first)
-    # isinstance(kernel, Differentiable) takes as long as a small gradient in Python 3.11
-    of_kernel: Callable[..., FloatArray] | None = getattr(kernel, "gradient", None)
-    if of_kernel is not None:
-        return of_kernel(X, Y, weights)[:, first:]
+
+def _differences(kernel: KernelLike, X: FloatArray, Y: FloatArray, weights: FloatArray, first: int) -> FloatArray:
+    """Return a gradient by central differences in the columns from ``first`` on, shape (n, d − first)."""
     gradient = np.zeros(X.shape)
     # The error of central differences is smallest at a step of about ε^{1/3} times the scale of the data.
     scale = np.ptp(np.concatenate([X, Y]), axis=0)

@@ -1,4 +1,4 @@
-"""Tensor products of a context kernel and an action kernel, and checks of what a kernel returns."""
+"""Kernels that split points, into context and action or off the time, and checks of what a kernel returns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kernel_bandits.arrays import FloatArray, as_count, as_floats, require_finite
+from kernel_bandits.arrays import FloatArray, as_count, as_floats, as_positive, require_finite
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels.base import (
     Kernel,
@@ -63,7 +63,24 @@ class Shear:
         return moved | {"kernel": kernel}
 
 
-class TensorProduct(Kernel):
+class _Split(Kernel):
+    """A kernel of points whose first ``context_dimension`` columns are the context."""
+
+    saved: ClassVar[tuple[str, ...]] = ("context_kernel", "context_dimension")
+    context_kernel: KernelLike
+    context_dimension: int
+
+    def _halves(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return contexts and actions."""
+        if X.shape[1] <= self.context_dimension:
+            raise InputError(
+                f"context_dimension: {self.context_dimension} context columns and at least one action column are "
+                f"expected, got points with {X.shape[1]} columns."
+            )
+        return X[:, : self.context_dimension], X[:, self.context_dimension :]
+
+
+class TensorProduct(_Split):
     """k((x, a), (x', a')) = k_context(x, x')·k_action(a, a'), the paper's tensor-product example (section 3.3).
 
     All points of a round share one context. If the context columns of all rows are equal, the context factor is
@@ -76,7 +93,7 @@ class TensorProduct(Kernel):
         shear: how contexts move actions: k_action is of a − M(x − centre) then. None if contexts do not move actions.
     """
 
-    saved: ClassVar[tuple[str, ...]] = ("context_kernel", "action_kernel", "context_dimension", "shear")
+    saved: ClassVar[tuple[str, ...]] = ("action_kernel", "shear")
 
     def __init__(
         self,
@@ -98,16 +115,10 @@ class TensorProduct(Kernel):
         self.shear = shear
 
     def _split(self, X: FloatArray, share_context: bool = True) -> tuple[FloatArray, FloatArray]:
-        if X.shape[1] <= self.context_dimension:
-            raise InputError(
-                f"context_dimension: {self.context_dimension} context columns and at least one action column are "
-                f"expected, got points with {X.shape[1]} columns."
-            )
-        contexts = X[:, : self.context_dimension]
+        contexts, actions = self._halves(X)
         # most rows that differ at all differ at the ends
         if share_context and (contexts[-1] == contexts[0]).all() and (contexts == contexts[0]).all():
             contexts = contexts[:1]
-        actions = X[:, self.context_dimension :]
         if self.shear is None:
             return contexts, actions
         if len(self.shear.slopes) != actions.shape[1]:
@@ -186,6 +197,85 @@ class TensorProduct(Kernel):
     def __repr__(self) -> str:
         moved = "" if self.shear is None else ", shear"
         return f"TensorProduct({self.context_kernel!r}, {self.action_kernel!r}, {self.context_dimension}{moved})"
+
+
+class PerArm(_Split):
+    """A kernel on contexts for each arm: k((x, a), (y, b)) = [a = b]·k(x, y). Arms learn nothing from each other.
+
+    Args:
+        context_kernel: k, on the context columns; a number where there are none.
+        context_dimension: how many of the leading columns are the context. The others name the arm: two actions are
+            the same arm if all their columns agree.
+    """
+
+    def __init__(self, context_kernel: KernelLike | float, context_dimension: int) -> None:
+        self.context_kernel = as_kernel(context_kernel)
+        self.context_dimension = as_count("context_dimension", context_dimension, least=0)
+
+    def _same(self, X: FloatArray, Y: FloatArray) -> FloatArray:
+        return (X[:, None, :] == Y[None, :, :]).all(axis=2).astype(np.float64)
+
+    def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
+        (contexts, arms), (other_contexts, other_arms) = self._halves(X), self._halves(X if Y is None else Y)
+        return self._same(arms, other_arms) * self.context_kernel(contexts, other_contexts)
+
+    def diag(self, X: FloatArray) -> FloatArray:
+        return self.context_kernel.diag(self._halves(X)[0])
+
+    def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
+        (contexts, arms), (other_contexts, other_arms) = self._halves(X), self._halves(Y)
+        of_same = weights * self._same(arms, other_arms)
+        return np.hstack([weighted_gradient(self.context_kernel, contexts, other_contexts, of_same), 0.0 * arms])
+
+    def of_each_arm(self) -> tuple[KernelLike, int]:
+        return self.context_kernel, self.context_dimension
+
+    def portable(self, start: int, stop: int) -> dict[str, Any]:
+        split = start + self.context_dimension
+        same = {"kind": "same", "columns": [split, stop], "scale": [1.0] * (stop - split), "within": 0.0}
+        return {"kind": "product", "parts": [with_defaults(self.context_kernel).portable(start, split), same]}
+
+    def __repr__(self) -> str:
+        return f"PerArm({self.context_kernel!r}, {self.context_dimension})"
+
+
+class Timed(Kernel):
+    """k(s, s')·2^(−|t − t'|/half_life), of points (s, t) whose last column is the time.
+
+    A function that forgets itself at a constant rate, as in TV-GP-UCB (Bogunovic et al. 2016).
+
+    Args:
+        kernel: k, on all columns but the last.
+        half_life: after which a value keeps half of its correlation, in the units of the last column.
+    """
+
+    saved: ClassVar[tuple[str, ...]] = ("kernel", "half_life")
+
+    def __init__(self, kernel: KernelLike, half_life: float) -> None:
+        self.kernel = as_kernel(kernel)
+        self.half_life = as_positive("half_life", half_life)
+
+    def _decay(self, X: FloatArray, Y: FloatArray) -> FloatArray:
+        return np.exp2(-np.abs(X[:, -1:] - Y[:, -1]) / self.half_life)
+
+    def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
+        if Y is None:
+            return self.kernel(X[:, :-1]) * self._decay(X, X)
+        return self.kernel(X[:, :-1], Y[:, :-1]) * self._decay(X, Y)
+
+    def diag(self, X: FloatArray) -> FloatArray:
+        return self.kernel.diag(X[:, :-1])
+
+    def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
+        decayed = weights * self._decay(X, Y)
+        by_point = weighted_gradient(self.kernel, X[:, :-1], Y[:, :-1], decayed)
+        # d2^(−|u|/h)/dt = −ln 2/h·sign(u)·2^(−|u|/h) with u = t − t'
+        slopes = -np.log(2.0) / self.half_life * np.sign(X[:, -1:] - Y[:, -1])
+        by_time = (decayed * slopes * self.kernel(X[:, :-1], Y[:, :-1])).sum(axis=1)
+        return np.hstack([by_point, by_time[:, None]])
+
+    def __repr__(self) -> str:
+        return f"Timed({self.kernel!r}, {self.half_life:g})"
 
 
 class _PlainSections(Sections):

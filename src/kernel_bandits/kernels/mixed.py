@@ -1,9 +1,9 @@
-"""The kernels of tables: a constant, a linear and a smooth part, and arms that share nothing."""
+"""The kernel of tables: a constant, a linear and a smooth part, of columns whose long tails are bent."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy
@@ -13,14 +13,9 @@ from kernel_bandits.arrays import FloatArray, as_count, as_floats, as_positive, 
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels.base import (
     Kernel,
-    KernelLike,
     Pullback,
     Sections,
-    as_kernel,
-    weighted_gradient,
-    with_defaults,
 )
-from kernel_bandits.kernels.bends import Bends
 from kernel_bandits.kernels.dot_product import dot_node
 from kernel_bandits.numerics.linalg import times, times_transpose
 
@@ -31,6 +26,66 @@ MANY_POINTS, MANY_COLUMNS, LARGEST_SQUARE = 16, 16, 1e5
 CACHED_NUMBERS = 2**14
 # Points this close are the same: rounding leaves no more of the distance of a point to itself.
 SAME = 1e-5
+
+
+class Bends:
+    """Some columns s as asinh((s − middle)/knee): straight within a knee of the middle, logarithmic far from it.
+
+    Args:
+        columns: which are bent, counted from 0, each once, shape (k,).
+        middle: of each of them, shape (k,).
+        knee: of each of them, positive, shape (k,).
+    """
+
+    saved: ClassVar[tuple[str, ...]] = ("columns", "middle", "knee")
+
+    def __init__(self, columns: ArrayLike, middle: ArrayLike, knee: ArrayLike) -> None:
+        numbers = np.asarray(columns).reshape(-1)
+        whole = not len(numbers) or numbers.dtype.kind in "iu"
+        if not whole or len(np.unique(numbers)) < len(numbers) or (numbers < 0).any():
+            raise InputError(f"columns: expected different numbers from 0 on, got {columns!r}.")
+        self.columns: NDArray[np.intp] = numbers.astype(np.intp)
+        self.middle = as_floats("middle", middle).reshape(-1).copy()
+        self.knee = as_floats("knee", knee).reshape(-1).copy()
+        if not len(numbers) == len(self.middle) == len(self.knee):
+            raise InputError(f"knee: expected one middle and one knee per bent column, {len(numbers)} of each.")
+        require_finite("middle", self.middle)
+        if not ((self.knee > 0.0) & np.isfinite(self.knee)).all():
+            raise InputError(f"knee: expected positive numbers, got {self.knee.tolist()}.")
+
+    def __call__(self, X: FloatArray) -> FloatArray:
+        """Return points (n, d) with these columns bent, in a fresh array."""
+        bent = X.copy()
+        bent[:, self.columns] = np.arcsinh(self._offsets(X) / self.knee)
+        return bent
+
+    def _offsets(self, X: FloatArray) -> FloatArray:
+        if self.columns.max(initial=-1) >= X.shape[1]:
+            raise InputError(f"columns: column {self.columns.max()} is bent, and points have {X.shape[1]} columns.")
+        return X[:, self.columns] - self.middle
+
+    def slopes(self, X: FloatArray) -> FloatArray:
+        """Return the derivative of each bent column by its own, and 1 for the others, shape (n, d)."""
+        slopes = np.ones(X.shape)
+        # d asinh((s − m)/b)/ds = 1/√(b² + (s − m)²)
+        slopes[:, self.columns] = 1.0 / np.hypot(self.knee, self._offsets(X))
+        return slopes
+
+    def restricted(self, columns: NDArray[np.intp]) -> Self | None:
+        """Return the bends of points with these columns alone; None if none of them is bent."""
+        known = {column: number for number, column in enumerate(self.columns.tolist())}
+        places = [place for place, column in enumerate(columns.tolist()) if column in known]
+        kept = [known[int(columns[place])] for place in places]
+        return type(self)(places, self.middle[kept], self.knee[kept]) if places else None
+
+    def portable(self, kernel: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
+        """Return the portable form of a kernel whose points are bent first: s ← asinh((s − middle)/knee)."""
+        places = (start + self.columns).tolist()
+        bent = {"kind": "bent", "columns": [start, stop], "bent": places, "middle": self.middle.tolist()}
+        return bent | {"knee": self.knee.tolist(), "kernel": kernel}
+
+    def __repr__(self) -> str:
+        return f"Bends(columns={self.columns.tolist()})"
 
 
 def _distances(left: FloatArray, right: FloatArray) -> FloatArray:
@@ -68,18 +123,8 @@ class Mixed(Kernel):
         bends: of columns with long tails, before they are standardised.
     """
 
-    saved: ClassVar[tuple[str, ...]] = (
-        "bias",
-        "linear",
-        "smooth",
-        "own",
-        "lengthscale",
-        "centre",
-        "scale",
-        "variables",
-        "metric",
-        "bends",
-    )
+    _PARTS = ("bias", "linear", "smooth", "own")
+    saved: ClassVar[tuple[str, ...]] = (*_PARTS, "lengthscale", "centre", "scale", "variables", "metric", "bends")
 
     def __init__(
         self,
@@ -95,7 +140,7 @@ class Mixed(Kernel):
         own: float = 0.0,
         bends: Bends | None = None,
     ) -> None:
-        for name, value in (("bias", bias), ("linear", linear), ("smooth", smooth), ("own", own)):
+        for name, value in zip(self._PARTS, (bias, linear, smooth, own), strict=True):
             if not (math.isfinite(value) and value >= 0.0):
                 raise InputError(f"{name}: expected a finite variance of at least 0, got {value!r}.")
         self.bias, self.linear, self.smooth, self.own = float(bias), float(linear), float(smooth), float(own)
@@ -254,7 +299,8 @@ class Mixed(Kernel):
             (self.smooth, {"kind": "matern 5/2", "columns": [start, stop], "scale": distances}),
         ]
         if self.own:
-            weighted.append((self.own, _same_node(start, stop, scales, SAME)))
+            same = {"kind": "same", "columns": [start, stop], "scale": scales, "within": SAME}
+            weighted.append((self.own, same))
         parts: list[dict[str, Any]] = [{"kind": "constant", "value": self.bias}]
         for value, part in weighted:
             parts.append({"kind": "product", "parts": [{"kind": "constant", "value": value}, part]})
@@ -270,18 +316,8 @@ class Mixed(Kernel):
         )
 
 
-def _same_node(start: int, stop: int, scale: list[float], within: float) -> dict[str, Any]:
-    """Return the portable form of [x = y], of points scaled."""
-    return {"kind": "same", "columns": [start, stop], "scale": scale, "within": within}
-
-
 class _MixedSections(Sections):
-    """A mixed kernel in which no point has anything of its own, at fixed points.
-
-    Args:
-        kernel: the kernel.
-        points: the fixed ones, shape (m, d).
-    """
+    """A mixed kernel in which no point has anything of its own, at fixed points (m, d)."""
 
     def __init__(self, kernel: Mixed, points: FloatArray) -> None:
         self._kernel = kernel
@@ -320,57 +356,3 @@ def _as_metric(values: ArrayLike) -> FloatArray:
     if metric.ndim != 2 or metric.shape[0] != metric.shape[1] or not np.allclose(metric, metric.T):
         raise InputError(f"metric: expected a symmetric matrix, one row per column, got shape {metric.shape}.")
     return metric
-
-
-class PerArm(Kernel):
-    """A kernel on contexts for each arm: k((x, a), (y, b)) = [a = b]·k(x, y). Arms learn nothing from each other.
-
-    Args:
-        context_kernel: k, on the context columns; None where there are none, for k = 1.
-        context_dimension: how many of the leading columns are the context. The others name the arm: two actions are
-            the same arm if all their columns agree.
-    """
-
-    saved: ClassVar[tuple[str, ...]] = ("context_kernel", "context_dimension")
-
-    def __init__(self, context_kernel: KernelLike | float, context_dimension: int) -> None:
-        self.context_kernel = as_kernel(context_kernel)
-        if isinstance(context_dimension, bool) or not isinstance(context_dimension, int) or context_dimension < 0:
-            raise InputError(f"context_dimension: expected a whole number of at least 0, got {context_dimension!r}.")
-        self.context_dimension = context_dimension
-
-    def _split(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
-        if X.shape[1] <= self.context_dimension:
-            raise InputError(
-                f"context_dimension: {self.context_dimension} context columns and at least one action column are "
-                f"expected, got points with {X.shape[1]} columns."
-            )
-        return X[:, : self.context_dimension], X[:, self.context_dimension :]
-
-    def _same(self, X: FloatArray, Y: FloatArray) -> FloatArray:
-        return (X[:, None, :] == Y[None, :, :]).all(axis=2).astype(np.float64)
-
-    def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
-        (contexts, arms), (other_contexts, other_arms) = self._split(X), self._split(X if Y is None else Y)
-        return self._same(arms, other_arms) * self.context_kernel(contexts, other_contexts)
-
-    def diag(self, X: FloatArray) -> FloatArray:
-        return self.context_kernel.diag(self._split(X)[0])
-
-    def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
-        (contexts, arms), (other_contexts, other_arms) = self._split(X), self._split(Y)
-        by_context = weighted_gradient(
-            self.context_kernel, contexts, other_contexts, weights * self._same(arms, other_arms)
-        )
-        return np.hstack([by_context, np.zeros(arms.shape)])
-
-    def of_each_arm(self) -> tuple[KernelLike, int]:
-        return self.context_kernel, self.context_dimension
-
-    def portable(self, start: int, stop: int) -> dict[str, Any]:
-        split = start + self.context_dimension
-        same = _same_node(split, stop, [1.0] * (stop - split), 0.0)
-        return {"kind": "product", "parts": [with_defaults(self.context_kernel).portable(start, split), same]}
-
-    def __repr__(self) -> str:
-        return f"PerArm({self.context_kernel!r}, {self.context_dimension})"

@@ -22,68 +22,64 @@ Lengthscale: TypeAlias = float | Sequence[float] | FloatArray
 PIECE = 2**14
 
 
-class Scales:
-    """A scalar lengthscale, or one per column."""
+class Scaled(Kernel):
+    """A function of x/ℓ and y/ℓ, where ℓ is one number, or one per column."""
 
-    __slots__ = ("scalar", "values")
+    saved: ClassVar[tuple[str, ...]] = ("_values", "_scalar")
 
     def __init__(self, lengthscale: Lengthscale) -> None:
-        self.values = as_floats("lengthscale", lengthscale).copy()
-        if self.values.ndim > 1 or self.values.size == 0 or not (self.values > 0).all():
+        self._values = as_floats("lengthscale", lengthscale).copy()
+        if self._values.ndim > 1 or self._values.size == 0 or not (self._values > 0).all():
             raise InputError(f"lengthscale: expected a positive number, or one per column, got {lengthscale!r}.")
-        require_finite("lengthscale", self.values)
-        self.scalar = float(self.values) if self.values.ndim == 0 else None
+        require_finite("lengthscale", self._values)
+        self._scalar = float(self._values) if self._values.ndim == 0 else None
 
-    def check(self, X: FloatArray) -> None:
-        if self.scalar is None and X.shape[1] != self.values.shape[0]:
+    @property
+    def lengthscale(self) -> float | FloatArray:
+        """ℓ, one number or one per column."""
+        return self._values.copy() if self._scalar is None else self._scalar
+
+    def scaled(self, X: FloatArray) -> FloatArray:
+        """Return X/ℓ, in which the kernel has unit lengthscale."""
+        self._check(X)
+        return X / self._values
+
+    def _check(self, X: FloatArray) -> None:
+        if self._scalar is None and X.shape[1] != self._values.shape[0]:
             raise InputError(
-                f"lengthscale: {self.values.shape[0]} lengthscales were given for points with {X.shape[1]} columns "
+                f"lengthscale: {self._values.shape[0]} lengthscales were given for points with {X.shape[1]} columns "
                 "(context columns first, then action columns); give one number, or one per column."
             )
 
-    def squared_distances(self, X: FloatArray, Y: FloatArray, factor: float) -> FloatArray:
-        """Return factor·‖(x − y)/ℓ‖², from differences and not from norms, which lose digits far from the origin."""
-        scalar = self.scalar
-        if scalar is None:
-            self.check(X)
-            X, Y = X / self.values, Y / self.values
-        else:
-            factor = factor / scalar / scalar
-        squared: FloatArray = scipy.spatial.distance.cdist(X, Y, "sqeuclidean")
-        squared *= factor
-        return squared
-
-    def __repr__(self) -> str:
-        if self.scalar is not None:
-            return f"{self.scalar:g}"
-        return f"[{', '.join(f'{value:g}' for value in self.values.tolist())}]"
-
-    def per_column(self, count: int) -> list[float]:
+    def _per_column(self, count: int) -> list[float]:
         """Return one lengthscale for each of so many columns."""
-        return np.broadcast_to(self.values, (count,)).tolist()
+        return np.broadcast_to(self._values, (count,)).tolist()
+
+    @property
+    def _words(self) -> str:
+        if self._scalar is not None:
+            return f"{self._scalar:g}"
+        return f"[{', '.join(f'{value:g}' for value in self._values.tolist())}]"
 
 
-class Stationary(Kernel):
+class Stationary(Scaled):
     """A function of the distance ‖(x − y)/ℓ‖ alone that is 1 at distance 0."""
-
-    saved: ClassVar[tuple[str, ...]] = ("_scales", "_other_arguments")
 
     # the c in c·‖(x − y)/ℓ‖², the argument of the kernel as a function
     factor = 1.0
 
     def __init__(self, lengthscale: Lengthscale = 1.0) -> None:
-        self._scales = Scales(lengthscale)
-        self._other_arguments = ""
+        super().__init__(lengthscale)
 
-    @property
-    def lengthscale(self) -> float | FloatArray:
-        """ℓ, one number or one per column."""
-        return self._scales.values.copy() if self._scales.scalar is None else self._scales.scalar
-
-    def scaled(self, X: FloatArray) -> FloatArray:
-        """Return X/ℓ, in which the kernel has unit lengthscale."""
-        self._scales.check(X)
-        return X / self._scales.values
+    def _squared_distances(self, X: FloatArray, Y: FloatArray, factor: float) -> FloatArray:
+        """Return factor·‖(x − y)/ℓ‖², from differences and not from norms, which lose digits far from the origin."""
+        if self._scalar is None:
+            X, Y = self.scaled(X), Y / self._values
+        else:
+            factor = factor / self._scalar / self._scalar
+        squared: FloatArray = scipy.spatial.distance.cdist(X, Y, "sqeuclidean")
+        squared *= factor
+        return squared
 
     @abstractmethod
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
@@ -91,34 +87,28 @@ class Stationary(Kernel):
 
     @abstractmethod
     def value_and_slope(self, squared: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the kernel k and its derivative dk/dq at squared scaled distances q = ‖(x − y)/ℓ‖².
-
-        0 where it diverges.
-
-        The distances may be overwritten.
-        """
+        """Return k and dk/dq, 0 where it diverges, at squared scaled distances q, which may be overwritten."""
 
     @abstractmethod
     def with_lengthscale(self, lengthscale: Lengthscale) -> Stationary:
         """Return the same kernel with another lengthscale."""
 
     def __call__(self, X: FloatArray, Y: FloatArray | None = None) -> FloatArray:
-        return self._of_squared_distance(self._scales.squared_distances(X, X if Y is None else Y, self.factor))
+        return self._of_squared_distance(self._squared_distances(X, X if Y is None else Y, self.factor))
 
     def gradient(self, X: FloatArray, Y: FloatArray, weights: FloatArray) -> FloatArray:
         # ∂k/∂x = 2·(dk/dq)·(x − y)/ℓ², and Σ_j v_ij(x_i − y_j) = x_i·Σ_j v_ij − (vY)_i: a matrix product, with a
         # point of X as origin, so that points far from 0 keep their digits
-        slopes = weights * self.value_and_slope(self._scales.squared_distances(X, Y, 1.0))[1]
+        slopes = weights * self.value_and_slope(self._squared_distances(X, Y, 1.0))[1]
         origin = X[0]
         differences = (X - origin) * slopes.sum(axis=1)[:, None] - times(slopes, Y - origin)
-        return differences * (2.0 / self._scales.values**2)
+        return differences * (2.0 / self._values**2)
 
     def diag_gradient(self, X: FloatArray) -> FloatArray:
         return np.zeros(X.shape)
 
     def diag(self, X: FloatArray) -> FloatArray:
-        if self._scales.scalar is None:
-            self._scales.check(X)
+        self._check(X)
         ones = np.empty(len(X))
         ones.fill(1.0)
         return ones
@@ -131,10 +121,10 @@ class Stationary(Kernel):
     def portable(self, start: int, stop: int) -> dict[str, Any]:
         if not self.form:
             return super().portable(start, stop)
-        return {"kind": self.form, "columns": [start, stop], "scale": self._scales.per_column(stop - start)}
+        return {"kind": self.form, "columns": [start, stop], "scale": self._per_column(stop - start)}
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(lengthscale={self._scales!r}{self._other_arguments})"
+        return f"{type(self).__name__}(lengthscale={self._words})"
 
 
 class Gaussian(Stationary):
@@ -189,7 +179,7 @@ class Matern(Stationary):
         smoothness: ν, 1.5 or 2.5; :class:`Exponential` is ν = 1/2 and :class:`Gaussian` the limit of large ν.
     """
 
-    saved: ClassVar[tuple[str, ...]] = ("smoothness", "factor", "_other_arguments")
+    saved: ClassVar[tuple[str, ...]] = ("smoothness", "factor")
 
     def __init__(self, lengthscale: Lengthscale = 1.0, smoothness: float = 2.5) -> None:
         if smoothness not in (1.5, 2.5):
@@ -200,7 +190,6 @@ class Matern(Stationary):
         super().__init__(lengthscale)
         self.smoothness = float(smoothness)
         self.factor = 2 * self.smoothness
-        self._other_arguments = f", smoothness={smoothness:g}"
 
     @property
     def form(self) -> str:
@@ -238,6 +227,9 @@ class Matern(Stationary):
 
     def with_lengthscale(self, lengthscale: Lengthscale) -> Matern:
         return Matern(lengthscale, self.smoothness)
+
+    def __repr__(self) -> str:
+        return f"Matern(lengthscale={self._words}, smoothness={self.smoothness:g})"
 
 
 def median_lengthscale(

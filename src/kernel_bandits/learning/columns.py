@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import Constant, KernelLike, Product, Stationary
-from kernel_bandits.kernels.bends import Bends
-from kernel_bandits.kernels.mixed import Mixed
+from kernel_bandits.kernels.mixed import Bends, Mixed
 from kernel_bandits.learning import defaults
 
 # A column that varies by less than this share of its values is as good as constant: an action that is found again in a
@@ -504,9 +503,10 @@ class RewardUnits:
 
 
 def return_to_their_places(points: FloatArray, rewards: FloatArray, units: RewardUnits) -> bool:
-    """Return whether rewards beyond what counts are to be expected: most of them lie next to another such one.
+    """Return whether rewards beyond what counts are to be expected: more of them lie next to another than by chance.
 
-    Outliers have any neighbours. Jackpots have jackpots, where the action was the same.
+    Outliers have any neighbours: of b among n rewards, b²/n have another next to them. Jackpots have jackpots, where
+    the action was the same.
 
     Args:
         points: joint points, shape (n, d).
@@ -519,7 +519,8 @@ def return_to_their_places(points: FloatArray, rewards: FloatArray, units: Rewar
     columns = (points / np.where(spread > 0.0, spread, 1.0))[:, spread > 0.0]
     distances = np.array([np.vecdot(columns - columns[row], columns - columns[row]) for row in beyond])
     distances[np.arange(len(beyond)), beyond] = math.inf
-    return bool(2 * is_beyond[distances.argmin(axis=1)].sum() > len(beyond))
+    by_chance = len(beyond) * is_beyond.mean()
+    return bool(is_beyond[distances.argmin(axis=1)].sum() > 1.0 + by_chance + 3.0 * math.sqrt(by_chance))
 
 
 def _is_heavy(deviations: FloatArray, robust: float) -> bool:

@@ -123,18 +123,12 @@ ZERO_INFLATED_SHARE = 0.1
 # and was earned more often than this.
 ZERO_INFLATED_COUNT = 2
 
-# Where an arm was hardly tried: src/kernel_bandits/learning/places.py
+# Where an action was hardly tried: src/kernel_bandits/learning/places.py
 
 # Contexts this far apart, in standard deviations times √n, are in one place. In two columns that is a sixth of what a
 # uniform variable spans; in ten of them hardly any two contexts are in one place. python benchmarks/showdown/run.py
 PLACE_WIDTH = 0.35
-# A look that costs more than this share of what it may find is taken only while the ration lasts: without a ration
-# three arms with linear rewards earn 0.79 of their lead, with it 0.94 (tests/policies/test_any_units.py, 8, 6 seeds),
-CHEAP_LOOK = 0.1
-# and only in this share of the places, those that are visited least. Chosen on the wheel of benchmarks/showdown.
-RARE_PLACES = 0.3
-# Of more described actions it is not counted how often each was played. A price that its neighbours hide is found in 12
-# of 14 runs (tests/learning/test_mixed_models.py); on the shop of prices no look is worth anything, within 0.03.
+# Of more described actions none is tried that way.
 SHORT_LIST = 64
 # At most so many plays are remembered, and then every second: a look at them takes as long as a decision.
 REMEMBERED_PLAYS = 2048
@@ -160,9 +154,7 @@ SUSPECT_SHARE = 0.5
 
 # How long rewards take, in decisions: python benchmarks/default/shops.py --shop late
 
-# As long as rewards are all the same, all are waited for until this share of the decisions is settled,
-NEARLY_ALL = 0.9
-# and where they differ, until this share is,
+# All are waited for until this share of the decisions is settled,
 MOST = 0.5
 # or so many are: purchases come before silences do.
 FIRST_SETTLED = 64

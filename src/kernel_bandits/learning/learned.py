@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel_bandits.actions import Box, are_arms
+from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
 from kernel_bandits.learning.columns import Rewards, RewardUnits, return_to_their_places
@@ -19,7 +19,7 @@ from kernel_bandits.learning.defaults import SURPRISED_GROWTH, UNKNOWN_NOISE
 from kernel_bandits.learning.fit import KernelLearning
 from kernel_bandits.learning.learners import Learner, Refit
 from kernel_bandits.learning.mixed import MixedModel
-from kernel_bandits.learning.places import Places, ShortList, price_of
+from kernel_bandits.learning.places import Places
 from kernel_bandits.posterior.base import (
     Bound,
     Evaluated,
@@ -58,10 +58,7 @@ class LearnedPosterior(PosteriorAround):
         learner: the one given, with what it has noted of the columns.
         model: what was learned last; None before that, where nothing was given.
         units: of the rewards.
-        places: what was played where; None in a box, of a long list of described actions, or where a kernel was given.
-        best: the best reward since the first fit and before it.
-        surprise: the share of rewards then whose value was seen once; of a short list of described actions, the share
-            of noise in their deviation.
+        places: what was played where; None in a box, of a stationary kernel, or where one was given.
     """
 
     __slots__ = (
@@ -69,7 +66,6 @@ class LearnedPosterior(PosteriorAround):
         "_next",
         "_rewards",
         "_seed",
-        "best",
         "bonus",
         "failures",
         "is_provisional",
@@ -80,7 +76,6 @@ class LearnedPosterior(PosteriorAround):
         "places",
         "prior_mean",
         "shape",
-        "surprise",
         "units",
         "within",
     )
@@ -103,8 +98,7 @@ class LearnedPosterior(PosteriorAround):
         # Rewards as they came, where the history is kept: those that the posterior within learns are bounded and
         # rounded, and equal ones would differ after some changes of the prior mean.
         self._rewards = Rows()
-        self.best, self.surprise = 0.0, 0.0
-        self.places: Places | ShortList | None = Places(learner.context_columns) if start is None else None
+        self.places: Places | None = Places(learner.context_columns) if start is None else None
         # A history-free stream until the kernel is frozen.
         self._kept = History() if self._is_history_free else None
 
@@ -135,10 +129,7 @@ class LearnedPosterior(PosteriorAround):
         if self.model is None:
             within = learner.build(None, UNKNOWN_NOISE, 0)
         # a box has a design of its own
-        places: Places | ShortList | None = None
-        if self.places is not None and box is None:
-            arms = are_arms(points[:, context_columns:])
-            places = Places(context_columns) if arms else ShortList(context_columns)
+        places = None if self.places is None or box is not None else Places(context_columns)
         return evolve(self, learner=learner, within=within, places=places)
 
     def in_box(self, box: Box) -> Self:
@@ -221,23 +212,11 @@ class LearnedPosterior(PosteriorAround):
             return 0.0 * rewards
         return self.units.bounded(rewards) - self.prior_mean
 
-    def due(self, points: FloatArray, means: FloatArray, stds: FloatArray) -> int | None:
-        if self.places is None or self.model is None:
-            return None
-        if isinstance(self.places, Places) and self.best > self.units.high and not self._is_history_free:
-            played, rewards = self.observations
-            again = self.places.doubtful(points, played[rewards > self.units.high])
-            if again is not None:
-                return again
-        return self.places.due(points, means, stds, self.best, self.surprise)
+    def due(self, points: FloatArray, means: FloatArray) -> int | None:
+        return None if self.places is None else self.places.due(points, means)
 
-    def _played(self, points: FloatArray, evaluated: Evaluated | None = None) -> Places | ShortList | None:
-        if self.places is None:
-            return None
-        if evaluated is None or self.model is None:
-            return self.places.played(points)
-        evaluation, row = evaluated
-        return self.places.played(points, price_of(evaluation.mean, evaluation.std, row, self.best))
+    def _played(self, points: FloatArray, evaluated: Evaluated | None = None) -> Places | None:
+        return None if self.places is None else self.places.played(points, evaluated)
 
     def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Evaluated | None = None) -> Self:
         within = self.within.awaiting(keys, points, _known(evaluated))
@@ -261,7 +240,7 @@ class LearnedPosterior(PosteriorAround):
             evaluation, row = (self.evaluate_finite(points), 0) if evaluated is None else evaluated
             within = self.within.learned(points, self._centred(rewards), None, (evaluation.within, row))
             kept = self._keeping(within, points, rewards, None)
-            return evolve(kept, places=self._played(points, evaluated))._refitted_if_due()
+            return evolve(kept, places=kept._played(points, evaluated))._refitted_if_due()
         self.learner.check(points)
         posterior, start = self, 0
         while start < len(points):
@@ -271,7 +250,7 @@ class LearnedPosterior(PosteriorAround):
             own = None if weights is None else weights[some]
             within = posterior.within.learned(points[some], posterior._centred(rewards[some]), own)
             kept = posterior._keeping(within, points[some], rewards[some], own)
-            kept = evolve(kept, places=posterior._played(points[some]))
+            kept = evolve(kept, places=kept._played(points[some]))
             posterior, start = kept._refitted_if_due(), start + count
         return posterior
 
@@ -296,18 +275,20 @@ class LearnedPosterior(PosteriorAround):
 
         One beyond what counts may be the first of a kind: it is not left for the next fit.
         """
-        following, changes, best = self._next, self.kernel_changes, self.best
-        if self.model is not None:
-            best = max(best, float(rewards.max()))
-        if following is not None and changes and rewards.max() > self.units.high:
-            following = min(following, max(within.round_index, math.ceil(SURPRISED_GROWTH * changes[-1].round_index)))
+        following, changes, places, high = self._next, self.kernel_changes, self.places, self.units.high
+        if self.model is not None and rewards.max() > high:
+            if places is not None:
+                places = places.found(points[rewards > high], float((rewards - high).clip(0.0).sum()))
+            if following is not None and changes:
+                soon = math.ceil(SURPRISED_GROWTH * changes[-1].round_index)
+                following = min(following, max(within.round_index, soon))
         if self._kept is not None:
             kept = self._kept.extended(points, rewards, weights)
-            return evolve(self, within=within, best=best, _next=following, _kept=kept)
+            return evolve(self, within=within, places=places, _next=following, _kept=kept)
         if self._is_history_free:
-            return evolve(self, within=within, best=best)
+            return evolve(self, within=within, places=places)
         rows = self._rewards.extended(rewards)
-        return evolve(self, within=within, best=best, _next=following, _rewards=rows)
+        return evolve(self, within=within, places=places, _next=following, _rewards=rows)
 
     def of_history(
         self, points: FloatArray, rewards: FloatArray, candidates: FloatArray, weights: FloatArray | None = None
@@ -325,9 +306,8 @@ class LearnedPosterior(PosteriorAround):
             return super(LearnedPosterior, posterior).of_history(points, rewards, candidates, weights)
         within = posterior.learner.build(refit.kernel, refit.regularization, 1)
         within = within.of_history(points, units.bounded(rewards) - refit.mean, refit.sample, weights)
-        adopted = posterior._adopting(refit, within, units, rewards)
-        kept = adopted._keeping(within, points, rewards, weights)
-        kept = evolve(kept, places=adopted._played(points))
+        adopted = posterior._adopting(refit, within, units, points, rewards)
+        kept = evolve(adopted._keeping(within, points, rewards, weights), places=adopted._played(points))
         return evolve(kept, _next=kept.learner.next_round(self.learning, kept.round_index))
 
     def _refitted_if_due(self) -> Self:
@@ -359,7 +339,7 @@ class LearnedPosterior(PosteriorAround):
         within = self._rebuilt(refit, points, units.bounded(rewards) - refit.mean, self.dictionary_points)
         if not self.learner.accepts(self.within, within, refit, generator):
             return self
-        return self._adopting(refit, within, units, rewards)
+        return self._adopting(refit, within, units, points, rewards)
 
     # What overflows on the way is refused by name, or another model is found.
     @np.errstate(divide="ignore", invalid="ignore", over="ignore")
@@ -374,21 +354,22 @@ class LearnedPosterior(PosteriorAround):
             units = RewardUnits.of(rewards, may_be_cut=False)
         return units, self.learner.refit(points, units.bounded(rewards), self.model, generator)
 
-    def _adopting(self, refit: Refit[Any], within: Posterior, units: RewardUnits, rewards: FloatArray) -> Self:
-        """Return it with a model, its posterior, and the units of the rewards so far, shape (t,)."""
-        values, counts = np.unique(rewards, return_counts=True)
-        places, model = self.places, refit.model
-        if isinstance(places, Places) and isinstance(model, MixedModel):
-            places = places.measured(model.contexts) if model.actions is None else None
-        surprise = float((counts == 1).sum()) / len(rewards)
-        if isinstance(places, ShortList):
-            # of a kernel without shares nothing is known that looks could go by
-            surprise = math.sqrt(dict(refit.shares).get("noise", 0.0))
+    def _adopting(
+        self, refit: Refit[Any], within: Posterior, units: RewardUnits, points: FloatArray, rewards: FloatArray
+    ) -> Self:
+        """Return it with a model, its posterior, and the units of the rewards (t,) at points (t, d) so far."""
+        model = refit.model
+        places = self.places if isinstance(model, MixedModel) else None
+        if places is not None:
+            are_arms, is_beyond = model.actions is None, rewards > units.high
+            once = (np.unique(rewards, return_counts=True)[1] == 1).sum()
+            u = float(once) / len(rewards) if are_arms else math.sqrt(dict(refit.shares)["noise"])
+            places = places.measured(model.contexts, are_arms, u, points[is_beyond])
+            if self.model is None:
+                places = places.found(points[:0], float((rewards - units.high)[is_beyond].sum()))
         return evolve(
             self,
             within=within,
-            best=values.item(-1),
-            surprise=surprise,
             places=places,
             prior_mean=refit.mean,
             bonus=refit.bonus,

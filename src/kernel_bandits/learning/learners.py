@@ -18,7 +18,8 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import Kernel, KernelLike, TensorProduct
 from kernel_bandits.kernels.base import with_defaults
-from kernel_bandits.kernels.mixed import Mixed, PerArm
+from kernel_bandits.kernels.composite import PerArm
+from kernel_bandits.kernels.mixed import Mixed
 from kernel_bandits.learning.columns import Columns, ColumnUnits, RewardModel, Units, action_units
 from kernel_bandits.learning.defaults import CATEGORY_ROWS as MOST_ROWS
 from kernel_bandits.learning.defaults import (

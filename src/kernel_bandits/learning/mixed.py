@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.kernels import Kernel, Shear, TensorProduct
-from kernel_bandits.kernels.mixed import Mixed, PerArm
+from kernel_bandits.kernels.composite import PerArm
+from kernel_bandits.kernels.mixed import Mixed
 from kernel_bandits.learning import defaults, evidence
 from kernel_bandits.learning.columns import (
     ALIKE,
@@ -488,7 +489,7 @@ class MixedSample:
     def _uphill(self, start: _Place) -> _Place:
         """Return the place of relevance up the steepest slope of the evidence, if it is better than by chance.
 
-        d weights that are fitted to noise gain d/2 nats on average.
+        d weights that are fitted to noise gain d/2 nats on average, with a standard deviation of √(d/2).
         """
         found = start
         for _ in range(defaults.UPHILL_STEPS):
@@ -501,7 +502,8 @@ class MixedSample:
             if not best.value < found.value - defaults.UPHILL_NATS:
                 break
             found = best
-        return found if found.value < start.value - 0.5 * len(start.warp.relevance) else start
+        by_chance = 0.5 * len(start.warp.relevance)
+        return found if found.value < start.value - by_chance - math.sqrt(by_chance) else start
 
     def _relevance_slopes(self, place: _Place) -> FloatArray:
         """Return by how much the log evidence rises with the relevance of each variable."""

@@ -24,8 +24,8 @@ PolicyT = TypeVar("PolicyT", bound=Policy)
 T = TypeVar("T")
 # A table as columns of equal length by name: arrays of numbers, or of objects where there are text, dates or gaps.
 Columns: TypeAlias = Mapping[str, NDArray[Any]]
-# What a log has of every round besides its context.
-OF_ROUNDS = ("played", "rewards", "propensities", "probabilities", "offered")
+# What a log has of every round.
+OF_ROUNDS = ("contexts", "played", "rewards", "propensities", "probabilities", "offered")
 # Columns are inferred from at most this many rows; describe by features= what these do not show.
 MOST_INFERRED = 20_000
 # Numbers of actions are rows of a catalogue; larger ones are rather identifiers.
@@ -107,10 +107,12 @@ def _finite(name: str, values: FloatArray) -> FloatArray:
 
 
 def _contexts(contexts: ArrayLike, count: int) -> FloatArray:
-    array = np.asarray(contexts)
-    if array.size == 0:
-        return np.empty((count, 0))
-    return as_points("contexts", contexts)
+    return _finite("context", as_points("contexts", contexts) if np.size(contexts) else np.empty((count, 0)))
+
+
+def _taken(values: Any, take: Callable[[Any], Any]) -> Any:
+    """Return a function of an array, or of each column of a table."""
+    return {name: take(column) for name, column in values.items()} if isinstance(values, Mapping) else take(values)
 
 
 def _same_length(**columns: Any) -> None:
@@ -135,6 +137,7 @@ class Log:
         propensities: the probability with which it was played, above 0 and at most 1, shape (n,).
         actions: the catalogue, shape (A, d_a); by default one column per action, as many as were played. For a table,
             arms or described actions, as for :meth:`TablePolicy.select`; by default those described and those played.
+            The log then holds a tuple of arms and rows.
         names: of the actions, in the order of the catalogue; by default their numbers, or those played in their order.
             For a table they are the arms.
         probabilities: of every action in every round, shape (n, A), where they were logged.
@@ -165,21 +168,24 @@ class Log:
         require_rows("propensity", propensities, valid, "a probability above 0 and at most 1")
         distinct, codes = _distinct(self.played)
         _same_length(rewards=rewards, propensities=propensities, played=codes)
-        if self.features is not None or is_table(self.contexts):
+        first = self.contexts[0] if isinstance(self.contexts, (list, tuple)) and self.contexts else self.contexts
+        if self.features is not None or isinstance(first, Mapping) or is_frame(self.contexts):
             contexts: Any = columns_of(self.contexts)
             _same_length(rewards=rewards, **contexts)
             found = self._of_table(contexts, distinct, codes)
         else:
-            contexts = _finite("context", _contexts(self.contexts, len(rewards)))
+            contexts = _contexts(self.contexts, len(rewards))
             _same_length(rewards=rewards, contexts=contexts)
             found = self._of_numbers(distinct, codes)
-        for name, value in {**found, "contexts": contexts, "rewards": rewards, "propensities": propensities}.items():
-            object.__setattr__(self, name, value)
-        if self.offered is not None:
-            object.__setattr__(self, "offered", self._checked_offers(self.offered))
-        if self.probabilities is not None:
-            object.__setattr__(self, "probabilities", self._checked_probabilities(self.probabilities))
-        object.__setattr__(self, "shares", as_shares(self.fixed_propensities()))
+        vars(self).update(found, contexts=contexts, rewards=rewards, propensities=propensities)
+        checked = self.with_offers(self.offered).with_probabilities(self.probabilities)
+        vars(self).update(vars(checked), shares=as_shares(self.fixed_propensities()))
+
+    def _with(self, **changes: Any) -> Log:
+        """Return the log with some attributes replaced, which are checked already."""
+        twin = copy.copy(self)
+        vars(twin).update(changes)
+        return twin
 
     def _of_numbers(self, distinct: list[Any], codes: NDArray[np.intp]) -> dict[str, Any]:
         """Return the played rows of the catalogue, the catalogue, and its names."""
@@ -226,7 +232,7 @@ class Log:
         if features is None:
             # at most so many rows, evenly spread
             sample = np.unique(np.linspace(0, len(codes) - 1, min(len(codes), MOST_INFERRED)).astype(np.intp))
-            rows = rows_of({name: column[sample] for name, column in contexts.items()}, len(sample))
+            rows = rows_of(_taken(contexts, lambda column: column[sample]), len(sample))
             features = Features.infer(rows, _described_actions(actions))
         places = {key: place for place, key in enumerate(names)}
         played = np.array([places[key_of(action)] for action in distinct], dtype=np.intp)[codes]
@@ -253,33 +259,6 @@ class Log:
         found[self.played[np.abs(found[self.played] - self.propensities) > 1e-9]] = np.nan
         return found
 
-    def _checked_offers(self, offered: ArrayLike) -> NDArray[np.bool_]:
-        table = np.asarray(offered, dtype=bool)
-        if table.shape != (len(self), len(self.catalogue)):
-            raise InputError(
-                f"offered: expected shape ({len(self)}, {len(self.catalogue)}), one for each round and action, got "
-                f"{table.shape}."
-            )
-        require_rows(
-            "offered", table, table[np.arange(len(self)), self.played], "the action that was played among them"
-        )
-        return table
-
-    def _checked_probabilities(self, probabilities: ArrayLike) -> FloatArray:
-        table = as_points("probabilities", probabilities, len(self.catalogue))
-        _same_length(rewards=self.rewards, probabilities=table)
-        valid = ((table >= 0.0) & (table <= 1.0)).all(axis=1) & (np.abs(table.sum(axis=1) - 1.0) <= 1e-6)
-        require_rows("probabilities", table, valid, "numbers from 0 to 1 with sum 1")
-        of_played = table[np.arange(len(table)), self.played]
-        same = np.abs(of_played - self.propensities) <= 1e-6
-        require_rows("propensity", self.propensities, same, "the probability of the action that was played")
-        return table
-
-    @property
-    def catalogue(self) -> Any:
-        """The actions: numbers, shape (A, d_a), or for a table a tuple of arms and rows."""
-        return self.actions
-
     def __len__(self) -> int:
         return len(self.rewards)
 
@@ -290,18 +269,14 @@ class Log:
     @classmethod
     def joined(cls, logs: Sequence[Log]) -> Log:
         """Return logs with the same catalogue as one, in order."""
-        whole = copy.copy(logs[0])
+        whole: dict[str, Any] = {}
         for name in OF_ROUNDS:
             values = [getattr(log, name) for log in logs]
-            missing = any(value is None for value in values)
-            object.__setattr__(whole, name, None if missing else np.concatenate(values))
-        contexts = [log.contexts for log in logs]
-        if whole.features is None:
-            together: Any = np.concatenate(contexts)
-        else:
-            together = {name: np.concatenate([one[name] for one in contexts]) for name in contexts[0]}
-        object.__setattr__(whole, "contexts", together)
-        return whole
+            if isinstance(values[0], Mapping):
+                whole[name] = {column: np.concatenate([one[column] for one in values]) for column in values[0]}
+            else:
+                whole[name] = None if any(value is None for value in values) else np.concatenate(values)
+        return logs[0]._with(**whole)
 
     @property
     def arms(self) -> tuple[Any, ...]:
@@ -315,23 +290,18 @@ class Log:
 
     def table(self, chosen: slice | NDArray[Any] = slice(None)) -> Any:
         """Return contexts of some rounds as a policy takes them: numbers, or rows as dicts."""
-        if self.features is None:
-            return self.contexts[chosen]
-        return rows_of({name: column[chosen] for name, column in self.contexts.items()}, len(self.played[chosen]))
+        contexts = _taken(self.contexts, lambda column: column[chosen])
+        return contexts if self.features is None else rows_of(contexts, len(self.played[chosen]))
 
     def rows(self, chosen: slice | NDArray[Any]) -> Log:
         """Return a log of some of the rows."""
-        part = copy.copy(self)
-        for name in OF_ROUNDS:
-            value = getattr(self, name)
-            object.__setattr__(part, name, None if value is None else value[chosen])
-        own = self.contexts
-        if self.features is None:
-            contexts: Any = own[chosen]
-        else:
-            contexts = {name: column[chosen] for name, column in own.items()}
-        object.__setattr__(part, "contexts", contexts)
-        return part
+        parts = {name: getattr(self, name) for name in OF_ROUNDS}
+        return self._with(
+            **{
+                name: None if value is None else _taken(value, lambda column: column[chosen])
+                for name, value in parts.items()
+            }
+        )
 
     def seen_by(self, policy: Policy, chosen: slice | NDArray[Any]) -> tuple[Any, Any]:
         """Return contexts of some rounds and the catalogue as a policy takes them, with the columns that it reads."""
@@ -340,7 +310,7 @@ class Log:
                 raise InputError(
                     "policy: it decides on arrays and the log is a table; build it with features=log.features."
                 )
-            return self.contexts[chosen], self.catalogue
+            return self.contexts[chosen], self.actions
         rows = self.table(chosen)
         if self.features is None:
             if len(self.columns) != self.contexts.shape[1]:
@@ -350,26 +320,37 @@ class Log:
                 )
             rows = [dict(zip(self.columns, row, strict=True)) for row in rows.tolist()]
         features = policy.features
-        offered = self.names if self.features is None else self.catalogue
+        offered = self.names if self.features is None else self.actions
         return [_columns(row, features.context) for row in rows], [_action(one, features.actions) for one in offered]
 
-    def with_probabilities(self, probabilities: ArrayLike) -> Log:
-        """Return the log with the probabilities of every action, which are checked."""
-        other = copy.copy(self)
-        object.__setattr__(other, "probabilities", other._checked_probabilities(probabilities))
-        return other
+    def with_probabilities(self, probabilities: ArrayLike | None) -> Log:
+        """Return the log with the probabilities of every action, which are checked; None for none."""
+        if probabilities is None:
+            return self._with(probabilities=None)
+        table = as_points("probabilities", probabilities, len(self.actions))
+        _same_length(rewards=self.rewards, probabilities=table)
+        valid = ((table >= 0.0) & (table <= 1.0)).all(axis=1) & (np.abs(table.sum(axis=1) - 1.0) <= 1e-6)
+        require_rows("probabilities", table, valid, "numbers from 0 to 1 with sum 1")
+        same = np.abs(table[np.arange(len(table)), self.played] - self.propensities) <= 1e-6
+        require_rows("propensity", self.propensities, same, "the probability of the action that was played")
+        return self._with(probabilities=table)
 
-    def with_offers(self, offered: ArrayLike) -> Log:
-        """Return the log with what was on offer in every round, which is checked."""
-        other = copy.copy(self)
-        object.__setattr__(other, "offered", other._checked_offers(offered))
-        return other
+    def with_offers(self, offered: ArrayLike | None) -> Log:
+        """Return the log with what was on offer in every round, which is checked; None for everything."""
+        if offered is None:
+            return self._with(offered=None)
+        table, shape = np.asarray(offered, dtype=bool), (len(self), len(self.actions))
+        if table.shape != shape:
+            raise InputError(f"offered: expected shape {shape}, one for each round and action, got {table.shape}.")
+        was_offered = table[np.arange(len(self)), self.played]
+        require_rows("offered", table, was_offered, "the action that was played among them")
+        return self._with(offered=table)
 
     def taught(self, policy: PolicyT, weights: FloatArray | None = None) -> PolicyT:
         """Return a copy of a policy that has learned the log, each round with its weight."""
         policy = copy.deepcopy(policy)
         contexts, actions = self.seen_by(policy, slice(None))
-        actions = actions[self.played] if isinstance(actions, np.ndarray) else [actions[place] for place in self.played]
+        actions = some_of(actions, self.played)
         if weights is None:
             policy.update_many(contexts, actions, self.rewards)
         else:
@@ -416,13 +397,6 @@ def as_shares(propensities: FloatArray) -> FloatArray | None:
     """Return the propensities of actions if they are all there are: of a trial, whose shares have the sum 1."""
     # also NaN, of an action whose propensity varied
     return propensities if abs(float(propensities.sum()) - 1.0) <= 1e-6 else None
-
-
-def is_table(value: Any) -> bool:
-    """Return whether contexts are a table rather than numbers."""
-    if isinstance(value, (list, tuple)):
-        return bool(value) and isinstance(value[0], Mapping)
-    return is_frame(value) or isinstance(value, Mapping)
 
 
 def _distinct(played: Any) -> tuple[list[Any], NDArray[np.intp]]:
@@ -523,13 +497,10 @@ class ContinuousLog:
         rewards = _finite("reward", as_vector("rewards", self.rewards))
         actions = _finite("action", as_points("actions", self.actions))
         densities = _finite("density", as_vector("densities", self.densities))
-        contexts = _contexts(self.contexts, len(rewards))
-        _same_length(contexts=contexts, actions=actions, rewards=rewards, densities=densities)
-        _finite("context", contexts)
+        columns = {"contexts": _contexts(self.contexts, len(rewards)), "actions": actions, "rewards": rewards}
+        _same_length(**columns, densities=densities)
         require_rows("density", densities, densities > 0.0, "a number above 0")
-        columns = {"contexts": contexts, "actions": actions, "rewards": rewards, "densities": densities}
-        for name, value in columns.items():
-            object.__setattr__(self, name, value)
+        vars(self).update(columns, densities=densities)
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -556,6 +527,11 @@ class ContinuousLog:
             as_vector("rewards", rewards),
             np.array([decision.density for decision in decisions], dtype=float),
         )
+
+
+def some_of(values: Any, places: NDArray[np.intp]) -> Any:
+    """Return some rows of an array, or some entries of a list."""
+    return values[places] if isinstance(values, np.ndarray) else [values[place] for place in places]
 
 
 def blocks(count: int, size: int) -> Iterator[slice]:

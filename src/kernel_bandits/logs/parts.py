@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import add
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from kernel_bandits.posterior.nystrom import NystromPosterior
 from kernel_bandits.posterior.sums import Sums, is_enough, sample_basis, sums_of
 from kernel_bandits.tables.arms import Arms
 from kernel_bandits.tables.features import Features
+from kernel_bandits.values import fact
 
 T = TypeVar("T")
 # Rows that are learned at once.
@@ -40,6 +41,12 @@ class ParquetPart:
     def name(self) -> str:
         """What an error calls it."""
         return f"{Path(self.path).name}, row group {self.group}"
+
+    def __len__(self) -> int:
+        from pyarrow import parquet
+
+        with parquet.ParquetFile(self.path) as file:
+            return int(file.metadata.row_group(self.group).num_rows)
 
     def columns(self) -> Columns:
         """Return all columns."""
@@ -70,6 +77,9 @@ class FramePart:
     def name(self) -> str:
         """What an error calls it."""
         return f"partition {self.number}"
+
+    def __len__(self) -> int:
+        return len(self.frame)
 
     def columns(self) -> Columns:
         """Return all columns."""
@@ -152,25 +162,11 @@ class LogParts:
     def __len__(self) -> int:
         return len(self.rewards)
 
-    @property
-    def names(self) -> tuple[Any, ...]:
-        """The names of the actions."""
-        return self.first.names
-
-    @property
-    def catalogue(self) -> Any:
-        """The actions."""
-        return self.first.catalogue
-
-    @property
-    def features(self) -> Features | None:
-        """What the columns of a table are; None for numbers."""
-        return self.first.features
-
-    @property
-    def without_contexts(self) -> bool:
-        """Whether nothing is known of a round before its action is chosen."""
-        return self.first.without_contexts
+    # what all parts have in common, as a log in memory has it
+    names: ClassVar[tuple[Any, ...]] = fact("first.names")
+    actions: ClassVar[Any] = fact("first.actions")
+    features: ClassVar[Features | None] = fact("first.features")
+    without_contexts: ClassVar[bool] = fact("first.without_contexts")
 
     def rows(self, chosen: slice | NDArray[Any]) -> Log:
         """Return some rows as a log in memory."""
@@ -211,10 +207,9 @@ def _first_look(roles: Roles, part: Part) -> tuple[tuple[Any, ...], FloatArray, 
 def _shares(names: Sequence[Any], looks: Sequence[tuple[Any, ...]]) -> FloatArray | None:
     """Return the shares of the actions in all parts; None if they vary."""
     total = np.zeros(len(names))
-    places = {name: place for place, name in enumerate(names)}
     for own_names, _, _, propensities in looks:
         own = np.zeros(len(names))
-        own[[places[name] for name in own_names]] = propensities
+        own[[names.index(name) for name in own_names]] = propensities
         total[(total > 0.0) & (own > 0.0) & (np.abs(total - own) > 1e-9)] = np.nan
         total = np.where(total == 0.0, own, total)
     return as_shares(total)
@@ -241,19 +236,10 @@ def scan(
 ) -> LogParts:
     """Return a log that is read part by part whenever it is looked at: memory is bounded by a part.
 
-    Each look reads one row group of a file at a time, or lets the workers of a Dask client look at the partitions that
-    they have. Actions, rewards and the description of a table are gathered in a first pass. The arguments are those of
+    The source is the path of a Parquet file or of a folder of them, or a Dask DataFrame with the client of its workers.
+    Each look reads one row group of a file at a time, or lets the workers look at the partitions that they have.
+    Actions, rewards and the description of a table are gathered in a first pass. The other arguments are those of
     :func:`read`; without ``features`` a table is described from its first part.
-
-    Args:
-        source: the path of a Parquet file or of a folder of them, or a Dask DataFrame.
-        client: a Dask client; needed for a Dask DataFrame.
-        context: the columns of the context.
-        action: the column of the action.
-        reward: the column of the reward.
-        propensity: the column of the propensity.
-        actions: features of the actions, or the arms of a table.
-        features: what the columns of a table are.
     """
     parts, _ = parts_of(source, client)
     roles = Roles(context, action, reward, propensity, actions, features)
@@ -272,9 +258,8 @@ def scan(
     described = looks[0][2]
     if described is not None and features is None:
         arms = described.actions
-        described = Features(
-            described.context, Arms(names) if isinstance(arms, Arms) and arms.columns is None else arms
-        )
+        has_names_alone = isinstance(arms, Arms) and arms.columns is None
+        described = Features(described.context, Arms(names) if has_names_alone else arms)
     roles = replace(roles, features=described, names=names, shares=_shares(names, looks))
     (first,) = applied(client, partial(_some_rows, roles), parts[:1], [np.arange(1)])
     rewards = [look[1] for look in looks]
@@ -344,7 +329,7 @@ def learn(
         raise InputError(f"dataset: expected a column {wanted!r}, got {', '.join(names)}; name the columns.")
     each = -(-as_count("sample", sample) // len(parts))
     candidates = np.concatenate(list(applied(client, _sampled, parts, shared=(columns, each, seed))))
-    rows = sum(applied(client, _count, parts))
+    rows = sum(applied(client, len, parts))
     if not len(candidates):
         raise InputError("dataset: expected at least one row, got none.")
     passes = 0
@@ -396,23 +381,11 @@ def part_sums(part: Part, basis: AnchorBasis, columns: list[str]) -> Sums:
     width = len(columns) - 1
     total = Sums(np.zeros((len(basis), len(basis))), np.zeros(len(basis)), 0.0, 0, np.empty((0, width)), np.empty(0))
     for table in _points(part, columns):
-        own = sums_of(basis, np.ascontiguousarray(table[:, :-1]), np.ascontiguousarray(table[:, -1]))
-        total = total + own
+        total = total + sums_of(basis, np.ascontiguousarray(table[:, :-1]), np.ascontiguousarray(table[:, -1]))
     return total
 
 
 def _sampled(part: Part, columns: list[str], count: int, seed: int) -> FloatArray:
     """Return at most ``count`` points of the first batch of a part, drawn at random."""
     table = next(_points(part, columns), np.empty((0, len(columns))))
-    rows = np.random.default_rng(seed).permutation(len(table))[:count]
-    return table[np.sort(rows), :-1]
-
-
-def _count(part: Part) -> int:
-    """Return the number of rows of a part."""
-    if isinstance(part, FramePart):
-        return len(part.frame)
-    from pyarrow import parquet
-
-    with parquet.ParquetFile(part.path) as file:
-        return int(file.metadata.row_group(part.group).num_rows)
+    return table[np.sort(np.random.default_rng(seed).permutation(len(table))[:count]), :-1]

@@ -1,4 +1,4 @@
-"""Read a log: a frame, a file in Parquet, CSV or JSON lines, the export of the service, the formats of others."""
+"""Read a log: a frame, a file in Parquet, CSV or JSON lines, the export of the service, Vowpal Wabbit's formats."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import csv
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,6 @@ from kernel_bandits.logs.log import (
     refuse,
     require_once,
 )
-from kernel_bandits.logs.vowpal import of_decision_json, read_text
 from kernel_bandits.tables.features import Features
 from kernel_bandits.tables.rows import is_frame
 from kernel_bandits.tables.values import is_gap
@@ -43,6 +43,9 @@ _SUFFIXES: dict[str, Format] = {
 _OPEN_BANDIT = {"action": "item_id", "reward": "click", "propensity": "propensity_score"}
 # What the columns of a context are called in a file, unless they are named.
 PREFIX = "context_"
+# Features of a line by name; more distinct names than this would not fit a dense table.
+MOST_FEATURES = 5_000
+Sparse = Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -152,7 +155,9 @@ def as_log(columns: Columns, roles: Roles) -> Log | ContinuousLog:
     contexts = None if features is not None else _as_matrix(shown, len(rewards))
     if contexts is None:
         for name in renamed:
-            _require_plain(name, columns[name])
+            nested = [row for row, value in enumerate(columns[name]) if isinstance(value, Mapping)]
+            if nested:
+                raise refuse(name, nested[0], "a number or a text", repr(columns[name][nested[0]]))
         known = roles.names if actions is None else as_plain_actions(actions)
         log = Log(shown, played, rewards, propensities, known, features=features)
         return log if table is None else _with_probabilities(log, table, known)
@@ -257,13 +262,6 @@ def lists(name: str, values: Any, width: int | None = None) -> FloatArray:
         except (TypeError, ValueError):
             raise refuse(name, row, f"a list of {width} numbers", repr(value)) from None
     return table
-
-
-def _require_plain(name: str, values: NDArray[Any]) -> None:
-    """Raise unless every value of a column is one text, one number, or nothing."""
-    for row, value in enumerate(values):
-        if isinstance(value, Mapping):
-            raise refuse(name, row, "a number or a text", repr(value))
 
 
 def _read_parquet(path: Path) -> Any:
@@ -416,10 +414,131 @@ def _with_offers(log: Log, rows: Sequence[Mapping[str, Any]], offers: Sequence[A
     return log if table is None else log.with_probabilities(table)
 
 
+class _Round(NamedTuple):
+    """A round of Vowpal Wabbit: the place of what was played, its cost and propensity, and what was on offer."""
+
+    context: Sparse
+    played: int
+    cost: float
+    propensity: float
+    offers: Sequence[Sparse] = ()
+    probabilities: FloatArray | None = None
+
+
+def _log(rounds: Sequence[_Round]) -> Log:
+    """Return rounds as a log; a reward is the negative of a cost."""
+    offers = [one.offers for one in rounds]
+    for row, offer in enumerate(offers):
+        if len(offer) != len(offers[0]):
+            raise refuse("actions", row, f"{len(offers[0])} on offer, as in row 0", len(offer))
+    tables = [one.probabilities for one in rounds if one.probabilities is not None]
+    # the features of the actions, if they are the same in every round; otherwise their numbers
+    actions: FloatArray | None = None
+    if offers and any(offers[0]) and all(offer == offers[0] for offer in offers):
+        actions = _dense(offers[0])
+    elif tables:
+        actions = np.eye(len(tables[0]))
+    played, costs, propensities = (np.array([one[place] for one in rounds]) for place in (1, 2, 3))
+    contexts = _dense([one.context for one in rounds])
+    return Log(contexts, played, -costs, propensities, actions, probabilities=np.array(tables) if tables else None)
+
+
+def _dense(rows: Sequence[Sparse]) -> FloatArray:
+    """Return sparse features as a table (n, d), columns in order of first appearance."""
+    places = {name: place for place, name in enumerate(dict.fromkeys(name for row in rows for name in row))}
+    if len(places) > MOST_FEATURES:
+        raise InputError(
+            f"log: expected at most {MOST_FEATURES} distinct features, got {len(places)}; hash them first."
+        )
+    table = np.zeros((len(rows), len(places)))
+    for number, row in enumerate(rows):
+        for name, value in row.items():
+            table[number, places[name]] = value
+    return table
+
+
+def _read_text(path: Path) -> Log:
+    """Read ``--cb`` lines (``2:-1:0.5 | a:1``), or ``--cb_adf`` blocks that end with an empty line."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    if any(not line.strip() for line in lines[:-1]) or any(line.startswith("shared") for line in lines):
+        blocks = [list(block) for is_line, block in groupby(lines, lambda line: bool(line.strip())) if is_line]
+        return _log([_of_block(row, block) for row, block in enumerate(blocks)])
+    rounds = []
+    for row, line in enumerate(lines):
+        label, _, features = line.partition("|")
+        action, cost, propensity = _label(row, label.split())
+        rounds.append(_Round(_features(row, features), int(action) - 1, cost, propensity))
+    return _log(rounds)
+
+
+def _of_block(row: int, block: Sequence[str]) -> _Round:
+    shared = [line for line in block if line.startswith("shared")]
+    actions = [line.partition("|") for line in block if not line.startswith("shared")]
+    chosen = [place for place, (label, _, _) in enumerate(actions) if ":" in label]
+    if len(chosen) != 1:
+        raise refuse("label", row, "one labelled action line", len(chosen))
+    _, cost, propensity = _label(row, actions[chosen[0]][0].split())
+    context = _features(row, shared[0].partition("|")[2]) if shared else {}
+    return _Round(context, chosen[0], cost, propensity, [_features(row, features) for _, _, features in actions])
+
+
+def _label(row: int, tokens: Sequence[str]) -> tuple[float, float, float]:
+    """Return action, cost and probability of the labelled token of a line."""
+    labelled = [token.split(":") for token in tokens if token.count(":") == 2]
+    if len(labelled) != 1:
+        raise refuse("label", row, "one action:cost:probability", " ".join(tokens) or "none")
+    try:
+        action, cost, probability = map(float, labelled[0])
+    except ValueError:
+        raise refuse("label", row, "numbers in action:cost:probability", ":".join(labelled[0])) from None
+    return action, cost, probability
+
+
+def _features(row: int, text: str) -> Sparse:
+    """Return the features of a line behind its first bar; a namespace is joined to their names."""
+    found: dict[str, float] = {}
+    for part in text.split("|"):
+        namespace = "" if part[:1].isspace() or not part else part.split()[0].split(":")[0]
+        for token in part.split()[1:] if namespace else part.split():
+            name, _, value = token.partition(":")
+            try:
+                found[f"{namespace}^{name}"] = float(value) if value else 1.0
+            except ValueError:
+                raise refuse("features", row, "name:number", token) from None
+    return found
+
+
+def _of_decision(row: int, line: Mapping[str, Any]) -> _Round:
+    """Return a line of decision-service JSON: ``_label_cost``, ``_label_probability``, ``a``, ``p`` and ``c``."""
+    try:
+        order, context = [int(action) - 1 for action in line["a"]], dict(line["c"])
+        played = int(line["_labelIndex"]) if "_labelIndex" in line else int(line.get("_label_Action", order[0] + 1)) - 1
+        cost, propensity, table = float(line["_label_cost"]), float(line["_label_probability"]), np.zeros(len(order))
+        table[order] = line["p"]
+    except (KeyError, TypeError, ValueError, IndexError) as reason:
+        words = f"{type(reason).__name__} {reason}"
+        raise refuse("line", row, "a labelled decision with a, c, p", words) from reason
+    offers = [_nested("", action) for action in context.pop("_multi", [{}] * len(order))]
+    return _Round(_nested("", context), played, cost, propensity, offers, table)
+
+
+def _nested(prefix: str, value: Any) -> dict[str, float]:
+    """Return the features of a JSON value by path; a text is a feature of its own."""
+    if isinstance(value, Mapping):
+        parts = [_nested(f"{prefix}^{key}" if prefix else str(key), item) for key, item in value.items()]
+    elif isinstance(value, list):
+        parts = [_nested(f"{prefix}^{place}", item) for place, item in enumerate(value)]
+    elif isinstance(value, (bool, int, float)):
+        return {prefix: float(value)}
+    else:
+        return {} if value is None else {f"{prefix}={value}": 1.0}
+    return {name: number for part in parts for name, number in part.items()}
+
+
 _READERS: dict[str, Callable[[Path], Any]] = {
     "parquet": _read_parquet,
     "csv": _read_csv,
     "jsonl": _read_json_lines,
-    "vw": read_text,
-    "dsjson": lambda file: of_decision_json(_read_json_lines(file)),
+    "vw": _read_text,
+    "dsjson": lambda file: _log([_of_decision(row, line) for row, line in enumerate(_read_json_lines(file))]),
 }

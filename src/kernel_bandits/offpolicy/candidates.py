@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits import presets
-from kernel_bandits.arrays import FloatArray, as_points, as_vector
+from kernel_bandits.arrays import FloatArray, as_vector
 from kernel_bandits.errors import InputError
-from kernel_bandits.logs.log import Log, key_of
+from kernel_bandits.logs.log import Log, key_of, some_of
 from kernel_bandits.offpolicy.reward_model import CrossFit, RewardModel, Written, cross_fitted
 from kernel_bandits.policy import load
 from kernel_bandits.policy.policy import Policy
@@ -33,14 +33,12 @@ class Play:
 
     Attributes:
         table: of probabilities, shape (n, A).
-        row: of a fixed action.
         function: of context and actions, or of rows.
         policies: that decide, one for each fold, or one for all rounds.
         folds: of the rounds, shape (n,), where there are several policies.
     """
 
     table: FloatArray | None = None
-    row: int | None = None
     function: Callable[..., Any] | None = None
     policies: tuple[Policy, ...] = ()
     folds: NDArray[np.intp] | None = None
@@ -56,20 +54,17 @@ class Play:
     ) -> Play:
         """Return what a candidate would have done, taught by the log if it is a preset.
 
-        Args:
-            log: that is asked.
-            candidate: as for :func:`evaluate`.
-            fitted: the models of the rewards, whose folds presets are taught by.
-            seed: of presets, and of their folds without a model.
-            written_by: a preset may know all other folds of a fixed log, and otherwise earlier rounds.
+        Of a fixed log a preset may know all other folds, those of the models of rewards if there are any, and otherwise
+        earlier rounds.
         """
         if isinstance(candidate, Play):
             return candidate
         if isinstance(candidate, Policy):
             # decisions draw from generators, which are not to be touched
             return cls(policies=(copy.deepcopy(candidate),))
-        if isinstance(candidate, (int, str, np.integer)) and candidate in log.names:
-            return cls(row=log.names.index(candidate))
+        shape, name = (len(log), len(log.names)), candidate if isinstance(candidate, (int, str, np.integer)) else None
+        if name is not None and name in log.names:
+            return cls(table=np.broadcast_to(certain([log.names.index(name)], shape[1]), shape))
         if isinstance(candidate, (str, Path)) and Path(candidate).is_file():
             return cls(policies=(load(candidate),))
         preset = preset_of(candidate)
@@ -84,7 +79,6 @@ class Play:
                 f"candidate: expected one of the actions {known}, the file of a saved policy, or a preset such as "
                 f"'ek_ucb', got {candidate!r}{hint or '; name an action that was never played by actions= of the log.'}"
             )
-        shape = (len(log), len(log.names))
         table = np.asarray(candidate, dtype=float) if np.ndim(candidate) == 2 else None
         if table is None or table.shape != shape:
             raise InputError(
@@ -122,24 +116,14 @@ class Play:
         return replace(self, table=table, folds=None if self.folds is None else self.folds[chosen])
 
     def probabilities(self, log: Log, start: int = 0) -> FloatArray:
-        """Return the probabilities of every action in the rounds of a log, shape (n, A).
-
-        Args:
-            log: as many rounds as the table or the folds have.
-            start: the number of its first row, for errors.
-        """
-        found = self.table
-        if self.row is not None:
-            found = certain(np.full(len(log), self.row), len(log.names))
-        elif self.function is not None:
+        """Return the probabilities of every action in rounds that begin with a row of the log, shape (n, A)."""
+        found = np.zeros((len(log), len(log.names))) if self.table is None else self.table
+        if self.function is not None:
             found = _by_function(self.function, log, start)
-        elif self.policies:
-            found = np.zeros((len(log), len(log.names)))
-            for fold, policy in enumerate(self.policies):
-                rounds = np.arange(len(log)) if self.folds is None else np.flatnonzero(self.folds == fold)
-                if len(rounds):
-                    found[rounds] = decided(policy, log, rounds)
-        assert found is not None
+        for fold, policy in enumerate(self.policies):
+            rounds = np.arange(len(log)) if self.folds is None else np.flatnonzero(self.folds == fold)
+            if len(rounds):
+                found[rounds] = decided(policy, log, rounds)
         if log.offered is not None and (found[~log.offered] > SUM_TOLERANCE).any():
             row, place = (int(each[0]) for each in np.nonzero(np.where(log.offered, 0.0, found) > SUM_TOLERANCE))
             raise InputError(
@@ -183,9 +167,8 @@ def decided(policy: Policy, log: Log, rounds: NDArray[np.intp]) -> FloatArray:
     found = np.zeros((len(rounds), len(log.names)))
     contexts, actions = log.seen_by(policy, rounds)
     for places, allowed in offers(log, rounds):
-        some = contexts[places] if isinstance(contexts, np.ndarray) else [contexts[place] for place in places]
-        offer = actions[allowed] if isinstance(actions, np.ndarray) else [actions[place] for place in allowed]
-        for place, choice in zip(places, policy.choices(some, offer), strict=True):
+        choices = policy.select_many(some_of(contexts, places), some_of(actions, allowed))
+        for place, choice in zip(places, choices, strict=True):
             if choice.probabilities is None:
                 found[place, allowed[choice.index]] = 1.0
             else:
@@ -194,27 +177,21 @@ def decided(policy: Policy, log: Log, rounds: NDArray[np.intp]) -> FloatArray:
 
 
 def _by_function(function: Callable[..., Any], log: Log, start: int) -> FloatArray:
-    contexts, count = log.table(), len(log.names)
-    if log.features is None:
-        answers = [function(context, log.catalogue) for context in contexts]
-        if all(np.ndim(answer) == 0 for answer in answers):
-            return certain(np.array([_place(int(answer), range(count), log) for answer in answers]), count)
-        table = as_points("candidate", np.array(answers, dtype=float), count)
-        _require(table, start)
-        return table
-    takes_offer = _takes_two(function)
-    found = np.zeros((len(log), count))
-    for places, allowed in offers(log, np.arange(len(log))):
-        offer = [log.catalogue[place] for place in allowed]
+    contexts, found = log.table(), np.zeros((len(log), len(log.names)))
+    takes_offer = log.features is None or _takes_two(function)
+    # a function of arrays is always given all actions
+    everything = [(np.arange(len(log)), np.arange(len(log.names)))]
+    for places, allowed in everything if log.features is None else offers(log, np.arange(len(log))):
+        offer = some_of(log.actions, allowed)
         for place in places:
             answer = function(contexts[place], offer) if takes_offer else function(contexts[place])
-            if isinstance(answer, Mapping) and not isinstance(log.catalogue[allowed[0]], Mapping):
+            if isinstance(answer, Mapping) and not isinstance(offer[0], Mapping):
                 for name, probability in answer.items():
-                    found[place, _place(name, log.names, log)] = probability
-            elif isinstance(answer, (list, tuple, np.ndarray)):
+                    found[place, _place(name, log)] = probability
+            elif np.ndim(answer) == 1:
                 found[place, allowed] = as_vector("candidate", answer, len(allowed))
             else:
-                found[place, _place(key_of(answer), log.names, log)] = 1.0
+                found[place, _place(key_of(answer), log)] = 1.0
     _require(found, start)
     return found
 
@@ -228,13 +205,16 @@ def _takes_two(function: Callable[..., Any]) -> bool:
     return True
 
 
-def _place(answer: Any, known: Sequence[Any], log: Log) -> int:
-    if answer in known:
-        return known.index(answer)
+def _place(answer: Any, log: Log) -> int:
     if log.features is None:
-        raise InputError(f"candidate: expected a row from 0 to {len(known) - 1}, got {answer}.")
-    hint = nearest(answer, list(known))
-    raise InputError(f"candidate: expected the name of an action of the log, got {answer!r}{hint}")
+        row = int(answer)
+        if not 0 <= row < len(log.names):
+            raise InputError(f"candidate: expected a row from 0 to {len(log.names) - 1}, got {row}.")
+        return row
+    if answer not in log.names:
+        hint = nearest(answer, log.names)
+        raise InputError(f"candidate: expected the name of an action of the log, got {answer!r}{hint}")
+    return log.names.index(answer)
 
 
 def _require(table: FloatArray, start: int) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-import scipy
 
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray, as_vector
@@ -29,27 +28,10 @@ BANDWIDTHS = tuple(0.05 * 2.0 ** (0.5 * step) for step in range(10))
 INTERVAL_ERRORS = 2.0
 
 
-def gaussian(offsets: FloatArray) -> FloatArray:
-    """Return the standard normal density."""
-    return np.exp(-0.5 * offsets**2) / np.sqrt(2.0 * np.pi)
-
-
-def epanechnikov(offsets: FloatArray) -> FloatArray:
-    """Return ¾(1 − u²) on [−1, 1]."""
-    return 0.75 * np.maximum(1.0 - offsets**2, 0.0)
-
-
-def _epanechnikov_mass(offsets: FloatArray) -> FloatArray:
-    """Return ∫ of the kernel from −1 to u."""
+def _mass(offsets: FloatArray) -> FloatArray:
+    """Return ∫ K from −1 to u."""
     clipped = np.clip(offsets, -1.0, 1.0)
     return 0.5 + 0.75 * (clipped - clipped**3 / 3.0)
-
-
-_MASSES: dict[Callable[[FloatArray], FloatArray], Callable[[FloatArray], FloatArray]] = {
-    gaussian: lambda offsets: scipy.special.ndtr(offsets),
-    epanechnikov: _epanechnikov_mass,
-}
-_SMOOTHERS = {"gaussian": gaussian, "epanechnikov": epanechnikov}
 
 
 def smoothed_weights(
@@ -57,26 +39,22 @@ def smoothed_weights(
     wanted: FloatArray,
     densities: FloatArray,
     bandwidths: FloatArray,
-    smoother: str = "epanechnikov",
     box: Box | None = None,
 ) -> FloatArray:
     """Return w = Π_j K((a_j − τ_j)/h_j)/h_j / density, shape (n,) (Kallus & Zhou 2018).
+
+    K is the kernel of Epanechnikov, ¾(1 − u²) on [−1, 1].
 
     Args:
         played: a, shape (n, d_a).
         wanted: τ, the candidate's actions, shape (n, d_a).
         densities: of what was played, shape (n,).
         bandwidths: h, one for each coordinate, shape (d_a,).
-        smoother: ``"epanechnikov"`` or ``"gaussian"``.
         box: the actions there are. Near its walls part of the kernel lies outside, and the rest is scaled up.
     """
-    if smoother not in _SMOOTHERS:
-        raise InputError(f"smoother: expected 'epanechnikov' or 'gaussian', got {smoother!r}.")
-    kernel = _SMOOTHERS[smoother]
-    values = kernel((wanted - played) / bandwidths) / bandwidths
+    values = 0.75 * np.maximum(1.0 - ((wanted - played) / bandwidths) ** 2, 0.0) / bandwidths
     if box is not None:
-        mass = _MASSES[kernel]
-        values /= mass((box.high - wanted) / bandwidths) - mass((box.low - wanted) / bandwidths)
+        values /= _mass((box.high - wanted) / bandwidths) - _mass((box.low - wanted) / bandwidths)
     return values.prod(axis=1) / densities
 
 
@@ -103,7 +81,6 @@ def evaluate_continuous(
     *,
     model: RewardModel | None = RewardModel(),  # noqa: B008 (frozen)
     bandwidth: float | None = None,
-    smoother: str = "epanechnikov",
     box: Box | None = None,
     level: float = 0.95,
     seed: int = 0,
@@ -115,7 +92,6 @@ def evaluate_continuous(
         candidate: a policy, with ``box``; a function from a context to an action; or actions, shape (n, d_a) or (d_a,).
         model: of the rewards, cross-fitted; None for the estimators that need none.
         bandwidth: h, in standard deviations of what was played; by default chosen from the data, by SLOPE.
-        smoother: ``"epanechnikov"`` or ``"gaussian"``.
         box: the actions there are.
         level: of the intervals.
         seed: of the bootstrap.
@@ -132,10 +108,7 @@ def evaluate_continuous(
     multiples = sorted(BANDWIDTHS if bandwidth is None else (bandwidth,), reverse=True)
     tried = {
         multiple: Rounds(
-            smoothed_weights(log.actions, wanted, log.densities, multiple * spread, smoother, box),
-            log.rewards,
-            predicted,
-            direct,
+            smoothed_weights(log.actions, wanted, log.densities, multiple * spread, box), log.rewards, predicted, direct
         )
         for multiple in multiples
     }

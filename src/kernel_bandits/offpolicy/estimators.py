@@ -88,10 +88,7 @@ def switch_doubly_robust(rounds: Rounds, threshold: float) -> FloatArray:
 def marginal_weights(probabilities: FloatArray, log: Log, labels: NDArray[np.intp]) -> FloatArray:
     """Return w(e) = Σ_{a: e(a) = e} π(a) / Σ_{a: e(a) = e} p(a) at the embedding e of the played action (MIPS).
 
-    Args:
-        probabilities: π, shape (n, A).
-        log: with the probabilities p of every action.
-        labels: of the embedding of each action, shape (A,).
+    The probabilities π have shape (n, A), p is that of the log, and labels (A,) tell embeddings apart.
     """
     if log.probabilities is None:
         raise InputError("embedding: the marginal weights need the log's probabilities of every action; log them, too.")
@@ -115,12 +112,8 @@ def stabilising_weights(spreads: FloatArray, known: bool) -> FloatArray:
     """Return weights h of the rounds that even out the variances of their terms (Hadad et al. 2021).
 
     h_t = 1/√φ_t, where φ_t = E Σ_a π²(a)/p_t(a) is what the variance of a term is proportional to. It must not depend
-    on the round itself: it is that of the round where no context enters it, and otherwise the mean of a tenth of the
-    rounds so far, the last ones.
-
-    Args:
-        spreads: Σ_a π²(a)/p(a) of each round, shape (n,).
-        known: whether they are known before the round.
+    on the round itself: it is that of the round where no context enters it, so that it is known before, and otherwise
+    the mean of a tenth of the rounds so far, the last ones.
     """
     expected = spreads
     if not known:

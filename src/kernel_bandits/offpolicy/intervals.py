@@ -5,8 +5,7 @@ import math
 import numpy as np
 import scipy
 
-from kernel_bandits.arrays import FloatArray
-from kernel_bandits.errors import InputError
+from kernel_bandits.arrays import FloatArray, as_probability
 
 RESAMPLES = 1000
 # More terms than this are resampled in groups; terms are independent, so sums of groups are too.
@@ -35,8 +34,7 @@ def bootstrap(terms: FloatArray, level: float, generator: np.random.Generator) -
     Importance weights make terms skewed, and the interval of a skewed mean is not symmetric: the percentiles are those
     of the bias-corrected, accelerated bootstrap (Efron 1987), with Student's quantiles for small n.
     """
-    if not 0.0 < level < 1.0:
-        raise InputError(f"level: expected a probability between 0 and 1, got {level!r}.")
+    as_probability("level", level)
     count = len(terms)
     order = generator.permutation(count) if count > GROUPS else np.arange(count)
     edges = np.linspace(0, count, min(count, GROUPS) + 1).astype(int)[:-1]

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from kernel_bandits.arrays import FloatArray
 from kernel_bandits.confidence import GuaranteedRadius
 from kernel_bandits.errors import InputError
 from kernel_bandits.logs.log import Log
@@ -80,9 +79,12 @@ def learn_from(
         raise InputError("policy: expected one that has learned nothing yet.")
     if weighted is None:
         weighted = _reads_less(policy, log)
+    weights = None
     if weighted:
         _refuse_guarantee(policy)
-    weights = stabilised(log) if weighted else None
+        # share(a)/p, whose mean is about 1
+        shares = np.bincount(log.played, minlength=len(log.names)) / len(log)
+        weights = shares[log.played] / log.propensities
     fitted = fitted_model(log, model, written_by)
     play = Play.learned(log, policy, fitted, seed, written_by, weights)
     valuation = evaluate(log, play, model=fitted, written_by=written_by, level=level, seed=seed)
@@ -98,12 +100,6 @@ def _refuse_guarantee(policy: Policy) -> None:
             "weighted by propensities keep their noise. Write weighted=False, or give kernel_bandits."
             "StandardDeviations(…), which has no guarantee."
         )
-
-
-def stabilised(log: Log) -> FloatArray:
-    """Return the weights share(a)/p of the rounds, whose mean is about 1."""
-    shares = np.bincount(log.played, minlength=len(log.names)) / len(log)
-    return shares[log.played] / log.propensities
 
 
 def _reads_less(policy: Policy, log: Log) -> bool:

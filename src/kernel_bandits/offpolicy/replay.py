@@ -8,7 +8,7 @@ import numpy as np
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
-from kernel_bandits.logs.log import Log
+from kernel_bandits.logs.log import Log, some_of
 from kernel_bandits.offpolicy.intervals import bootstrap
 from kernel_bandits.policy.policy import Policy
 
@@ -64,8 +64,7 @@ def replay(
     for row in range(len(log)):
         contexts, actions = log.seen_by(policy, slice(row, row + 1))
         allowed = np.arange(len(log.names)) if log.offered is None else np.flatnonzero(log.offered[row])
-        offer = actions[allowed] if isinstance(actions, np.ndarray) else [actions[place] for place in allowed]
-        decision = policy.select(contexts[0], offer)
+        decision = policy.select(contexts[0], some_of(actions, allowed))
         if allowed[decision.index] == log.played[row] and coins[row] * log.propensities[row] < least:
             policy.update(contexts[0], decision.action, float(log.rewards[row]))
             kept.append(float(log.rewards[row]))

@@ -28,7 +28,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from kernel_bandits.arrays import FloatArray, as_floats
+from kernel_bandits.arrays import FloatArray, as_floats, as_probability
 from kernel_bandits.errors import InputError
 
 # A state holds numbers; along a path, or for several logs at once, it holds arrays.
@@ -111,10 +111,6 @@ class Sums:
         """Return the sums at some places of a path; −1 is its end."""
         return Sums(*(_at(value, places) for value in (self.count, self.total, self.squares)))
 
-    def last(self) -> Sums:
-        """Return the sums at the end of a path."""
-        return self.at(-1)
-
     def times(self, factor: float) -> Sums:
         """Return what the sums are after so many times as many rounds, if all goes on as it did."""
         return Sums(factor * self.count, factor * self.total, factor * self.squares)
@@ -170,8 +166,7 @@ def _within(name: str, values: ArrayLike, low: float, high: float) -> FloatArray
 
 
 def _require(level: float, low: float = 0.0, high: float = 1.0) -> None:
-    if not 0.0 < level < 1.0:
-        raise InputError(f"level: expected a probability between 0 and 1, got {level!r}.")
+    as_probability("level", level)
     if not -np.inf < low < high < np.inf:
         raise InputError(f"low, high: expected finite numbers with low < high, got {low!r} and {high!r}.")
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kernel_bandits.arrays import FloatArray
+from kernel_bandits.arrays import FloatArray, as_probability
 from kernel_bandits.errors import InputError
 from kernel_bandits.logs.log import Log, blocks
 from kernel_bandits.logs.parts import LogParts
@@ -150,8 +150,7 @@ def evaluate(
         level: of the intervals, which are for one look at the end; see :func:`verdict` for logs that grow.
         seed: of presets and of the bootstrap.
     """
-    if not 0.0 < level < 1.0:
-        raise InputError(f"level: expected a probability between 0 and 1, got {level!r}.")
+    as_probability("level", level)
     fitted = fitted_model(log, model, written_by)
     plays = [Play.of(log, one, fitted, seed, written_by) for one in (candidate, baseline) if one is not None]
     values = [_Value.of(log, play, fitted, embedding, written_by, level, seed) for play in plays]
@@ -346,7 +345,7 @@ def action_labels(log: Any, embedding: Sequence[str] | ArrayLike) -> NDArray[np.
         if log.features is None:
             raise InputError("embedding: expected labels (A,) or (A, k), since these actions have no named columns.")
         choices = log.features.choices
-        rows = [action if isinstance(action, Mapping) else choices.row_of(action) for action in log.catalogue]
+        rows = [action if isinstance(action, Mapping) else choices.row_of(action) for action in log.actions]
         known = sorted({name for row in rows for name in row})
         missing = [name for name in listed if any(name not in row for row in rows)]
         if missing:

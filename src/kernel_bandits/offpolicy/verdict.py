@@ -71,7 +71,8 @@ class Verdict:
         if self.overlap.wrong:
             return f"Keep logging: this log cannot answer: {self.overlap.wrong[0]}"
         sure = f"with {100 * self.level:g} % confidence, however often this was looked at"
-        share = f" ({100 * abs(self.lift / self.logged_value):.0f} %)" if self.share_known else ""
+        is_share = self.against == LOGGED and self.logged_value != 0.0
+        share = f" ({100 * abs(self.lift / self.logged_value):.0f} %)" if is_share else ""
         if self.decision == "switch":
             return (
                 f"Switch: the candidate earns {self.lift:.4g}{share} more per round than {self.against}; between "
@@ -84,14 +85,11 @@ class Verdict:
             )
         more = "how many more rounds it takes cannot be told yet"
         if self.rounds_needed is not None:
-            more = f"about {_rounded(self.rounds_needed):,} more rounds decide if it stays at {self.lift:.4g}"
+            unit = 10 ** max(len(str(self.rounds_needed)) - 2, 0)
+            forecast = -(-self.rounds_needed // unit) * unit
+            more = f"about {forecast:,} more rounds decide if it stays at {self.lift:.4g}"
         ends = f"between {self.low:.4g} and {self.high:.4g}"
         return f"Keep logging: the difference to {self.against} is {ends} {sure}; {more}."
-
-    @property
-    def share_known(self) -> bool:
-        """Whether the lift is over the log's own mean reward, and that is not 0."""
-        return self.against == LOGGED and self.logged_value != 0.0
 
     def __str__(self) -> str:
         return f"{self.sentence}\n{self.overlap}"
@@ -108,12 +106,6 @@ class Verdict:
         axes.set(xlabel="round", ylabel="lift per round", title=self.decision.capitalize())
         axes.legend(frameon=False)
         return axes
-
-
-def _rounded(count: int) -> int:
-    """Return a forecast with two digits."""
-    unit = 10 ** max(len(str(count)) - 2, 0)
-    return -(-count // unit) * unit
 
 
 def verdict(
@@ -145,7 +137,7 @@ def verdict(
         seed: of presets.
     """
     require_log(log)
-    known = all(log.each(_has_probabilities))
+    known = all(log.each(lambda part: part.known_probabilities is not None))
     low, high = _range(log, reward_range)
     plays = [Play.of(log, one, None, seed, "learning") for one in (candidate, baseline) if one is not None]
     fitted: CrossFit | EarlierMean | None = fitted_model(log, model if known else None, "learning")
@@ -205,10 +197,6 @@ def _range(log: Log | LogParts, given: tuple[float, float] | None) -> tuple[floa
     return low, high
 
 
-def _has_probabilities(log: Log) -> bool:
-    return log.known_probabilities is not None
-
-
 def _terms(
     extent: tuple[float, float], log: Log, play: Play, other: Play | None, fitted: CrossFit | EarlierMean | None
 ) -> tuple[FloatArray, Plays]:
@@ -223,19 +211,15 @@ def _terms(
         if other is None and fitted is None:
             terms.append(weighted_terms(weights[-1], part.rewards, *extent, paired=True))
             continue
-        known = part.known_probabilities
-        table = _of_played(part) if known is None else known
+        table = part.known_probabilities
+        if table is None:
+            # the propensities of what was played are all that weights without a model need
+            table = np.zeros(probabilities.shape)
+            table[each, part.played] = part.propensities
         second = table if other is None else other.rows(rows).probabilities(part, rows.start)
         model = np.full(probabilities.shape, np.nan) if predicted is None else predicted
         terms.append(modelled_terms(probabilities - second, table, part.played, part.rewards, model, *extent, caps))
     return np.concatenate(terms, axis=2), Plays.of(log, np.concatenate(weights), wanted)
-
-
-def _of_played(log: Log) -> FloatArray:
-    """Return the propensities of what was played in a table of zeros, all that weights without a model need."""
-    table = np.zeros((len(log), len(log.names)))
-    table[np.arange(len(log)), log.played] = log.propensities
-    return table
 
 
 def _rounds_needed(sequence: CandidateValue) -> int | None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, needs
 from kernel_bandits.policy.policy import in_words
+from kernel_bandits.posterior import Prediction
 from kernel_bandits.tables import Column, Cyclic, Date, TablePolicy
 from kernel_bandits.tables.arms import Action, Offer
 from kernel_bandits.tables.rows import Row, RowLike, as_row
@@ -82,14 +83,13 @@ def response(
     context, offered = dict(as_row("row", row)), list(policy.codec.choices.offered(actions))
     if len(offered) > MOST_ACTIONS:
         raise InputError(f"actions: expected at most {MOST_ACTIONS} to draw, got {len(offered)}; name some of them.")
-    steps = STEPS if len(names) == 1 else MAP_STEPS
-    sweeps = [_sweep(policy, name, context, values, steps) for name in names]
-    if len(sweeps) == 1:
-        figure = Figure(figsize=(6.4, 3.6), layout="constrained")
-        _draw_lines(figure.subplots(), policy, sweeps[0], context, offered)
-    else:
-        figure = Figure(figsize=(0.8 + 2.9 * len(offered), 3.0), layout="constrained")
+    is_map = len(names) == 2
+    sweeps = [_sweep(policy, name, context, values, MAP_STEPS if is_map else STEPS) for name in names]
+    figure = Figure(figsize=(0.8 + 2.9 * len(offered), 3.0) if is_map else (6.4, 3.6), layout="constrained")
+    if is_map:
         _draw_maps(figure, policy, (sweeps[0], sweeps[1]), context, offered)
+    else:
+        _draw_lines(figure.subplots(), policy, sweeps[0], context, offered)
     return figure
 
 
@@ -151,17 +151,17 @@ def _moments(found: NDArray[np.datetime64], steps: int) -> list[Any]:
     return np.linspace(first.astype(float), last.astype(float), steps).astype("datetime64[s]").tolist()
 
 
-def _changed(
-    policy: TablePolicy, context: dict[str, Any], offered: Sequence[Action], changes: Sequence[tuple[_Sweep, Any]]
-) -> tuple[dict[str, Any], list[Action]]:
-    """Return the row and the actions with some values changed."""
+def _predicted(
+    policy: TablePolicy, context: dict[str, Any], offered: Sequence[Action], *changes: tuple[_Sweep, Any]
+) -> Prediction:
+    """Return what is predicted of the actions in the row, with some values changed."""
     row, actions = dict(context), list(offered)
     for sweep, value in changes:
         if sweep.of_action:
             actions = [{**policy.codec.choices.row_of(action), sweep.name: value} for action in actions]
         else:
             row[sweep.name] = value
-    return row, actions
+    return policy.predict(row, actions)
 
 
 def _draw_lines(
@@ -169,9 +169,8 @@ def _draw_lines(
 ) -> None:
     from matplotlib import dates
 
-    predictions = [policy.predict(*_changed(policy, context, offered, [(sweep, value)])) for value in sweep.values]
-    means = np.array([prediction.mean for prediction in predictions])
-    stds = np.array([prediction.std for prediction in predictions])
+    predictions = [_predicted(policy, context, offered, (sweep, value)) for value in sweep.values]
+    means, stds = (np.array([getattr(one, name) for one in predictions]) for name in ("mean", "std"))
     offset = np.linspace(-0.12, 0.12, len(offered)) if len(offered) > 1 else np.zeros(1)
     for number, action in enumerate(offered):
         colour, mean, std = COLOURS[number % len(COLOURS)], means[:, number], stds[:, number]
@@ -193,9 +192,7 @@ def _draw_lines(
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     if not sweep.smooth:
-        axes.set_xticks(
-            sweep.places, [str(value) for value in sweep.values], rotation=30 if len(sweep.values) > 6 else 0
-        )
+        axes.set_xticks(sweep.places, list(map(str, sweep.values)), rotation=30 if len(sweep.values) > 6 else 0)
     _decorate(axes, sweep.name, "expected reward ± std")
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     axes.set_title(_rest(context, [sweep.name]), fontsize=8, color=_INK, loc="left")
@@ -209,12 +206,8 @@ def _draw_maps(
     offered: Sequence[Action],
 ) -> None:
     across, up = sweeps
-    means = np.array(
-        [
-            [policy.predict(*_changed(policy, context, offered, [(across, x), (up, y)])).mean for x in across.values]
-            for y in up.values
-        ]
-    )
+    both = [[((across, x), (up, y)) for x in across.values] for y in up.values]
+    means = np.array([[_predicted(policy, context, offered, *pair).mean for pair in row] for row in both])
     grid = figure.subplots(1, len(offered), sharey=True, squeeze=False)[0]
     image: Any = None
     for number, (axes, action) in enumerate(zip(grid, offered, strict=True)):

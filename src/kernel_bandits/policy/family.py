@@ -16,7 +16,7 @@ from kernel_bandits.confidence import GuaranteedRadius, require_radius
 from kernel_bandits.errors import InputError
 from kernel_bandits.policy.policy import Choice, Policy
 from kernel_bandits.posterior.base import Evaluation, Model, Posterior
-from kernel_bandits.values import Pending, evolve
+from kernel_bandits.values import Pending, evolve, fact
 
 # The misfit of a projected kernel takes a pass over the history: made each time the history has grown by this factor.
 GROWTH = 1.1
@@ -290,6 +290,10 @@ class FamilyUpperConfidenceBound(Policy):
         weights: w, of the kernels, before anything is seen; they sum to 1.
         is_balanced: whether kernels take turns; otherwise the largest of their bounds is played.
         generator: breaks ties.
+
+    Attributes:
+        members: the kernels of the family.
+        active: the kernels that are played, by their place in the family.
     """
 
     saved: ClassVar[tuple[str, ...]] = (*Policy.saved, "is_balanced")
@@ -308,17 +312,8 @@ class FamilyUpperConfidenceBound(Policy):
         for posterior in posteriors:
             require_radius(family.own_radius, posterior)
 
-    @property
-    def members(self) -> Sequence[Member]:
-        """The kernels of the family."""
-        family: Family = self.model
-        return family.members
-
-    @property
-    def active(self) -> list[int]:
-        """The kernels that are played, by their place in the family."""
-        family: Family = self.model
-        return family.active
+    members: Sequence[Member] = fact("model.members")
+    active: list[int] = fact("model.active")
 
     @property
     def is_misspecified(self) -> bool:

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from kernel_bandits import persistence
-from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
-from kernel_bandits.policy.policy import Policy
+from kernel_bandits.policy.policy import Decision, Policy
 from kernel_bandits.rng import Seed
 
 
@@ -49,7 +48,7 @@ def _require_working(policy: Any, path: str | os.PathLike[str]) -> None:
 @np.errstate(all="ignore")
 def _play_a_round(policy: Policy) -> None:
     """Decide and learn at points that the policy knows, expire a pending decision and tell another."""
-    columns = policy.dimensions[0]
+    columns, action_columns = policy.dimensions
     if policy.round_index < 0 or policy.dictionary_size < 0:
         raise InputError("the number of rounds or of anchors is negative")
     if not isinstance(policy.generator, np.random.Generator):
@@ -60,33 +59,24 @@ def _play_a_round(policy: Policy) -> None:
     if policy.guards is not None:
         # the copy is used up: what is not known to be safe is played in it alone
         policy.guards.if_unsafe, outputs = "flag", {}
-    for point in _known_points(policy):
+    # the kernel is known to work at anchors, or at the origin where there are none
+    anchors = [points for each in policy.posteriors if len(points := each.dictionary_points)]
+    for point in anchors[0][[0, -1]] if anchors else np.zeros((1, columns + int(action_columns or 0))):
         if not 0 <= columns < len(point):
             raise InputError(f"{columns} context columns in points of {len(point)}")
-        context, actions = point[:columns], point[None, columns:]
+        context, actions, rounds = point[:columns], point[None, columns:], policy.round_index
         decision = policy.select(context, actions)
-        _require_sound(decision.mean, decision.std, decision.upper_bound)
-        rounds = policy.round_index
+        _require_sound(decision)
         policy.update(context, decision.action, decision.mean, outputs=outputs)
         if policy.round_index != rounds + 1:
             raise InputError("an update does not count as a round")
-        decision = policy.ask(context, actions)
-        _require_sound(decision.mean, decision.std, decision.upper_bound)
+        _require_sound(policy.ask(context, actions))
         policy.expire(policy.pending[0])
     if policy.pending:
         policy.tell(policy.pending[0], decision.mean, outputs=outputs)
 
 
-def _known_points(policy: Policy) -> FloatArray:
-    """Return joint points where the kernel is known to work: two anchors, or the origin where there are none."""
-    for posterior in policy.posteriors:
-        points = posterior.dictionary_points
-        if len(points):
-            return points[[0, -1]]
-    columns, action_columns = policy.dimensions
-    return np.zeros((1, int(columns or 0) + int(action_columns or 0)))
-
-
-def _require_sound(mean: float, std: float, upper_bound: float) -> None:
+def _require_sound(decision: Decision) -> None:
+    mean, std, upper_bound = decision.mean, decision.std, decision.upper_bound
     if not all(map(math.isfinite, (mean, std, upper_bound))) or std < 0:
         raise InputError(f"it predicts {mean} with standard deviation {std} and upper bound {upper_bound}")

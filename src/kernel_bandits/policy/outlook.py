@@ -57,15 +57,9 @@ class Outlook:
 def outlook(
     posterior: Posterior, points: FloatArray, best: Any, bonus: float, experiments: int, more_than: float
 ) -> Outlook:
-    """Return the outlook of actions given as joint points (A, d) in one context.
+    """Return the outlook of actions given as joint points (A, d) in one context, those on offer or some of a box.
 
-    Args:
-        posterior: of the expected rewards.
-        points: the actions on offer, or some that stand for a box.
-        best: the decision with the largest mean.
-        bonus: how many standard deviations above the mean experiments are chosen by.
-        experiments: n.
-        more_than: x.
+    The best is the decision with the largest mean; experiments are chosen by mean + bonus·std.
     """
     evaluation = posterior.evaluate_finite(points)
     doubt = LEARNED if posterior.learns_kernel else 1.0

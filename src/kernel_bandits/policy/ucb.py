@@ -110,8 +110,6 @@ class UpperConfidenceBound(Policy):
         return None if self.design is None else box_of_rows(actions)
 
     def due_row(self, context: FloatArray, actions: FloatArray) -> int | None:
-        if self.design is None:
-            return None
         posterior, guards = self._state.model, self._state.guards
         if guards is None:
             return self.design.next_row(posterior, context, actions)
@@ -167,7 +165,7 @@ class UpperConfidenceBound(Policy):
         if not math.isfinite(upper_bounds.item(row)):
             posterior.require_finite(evaluation)
         index = row if contenders is None else int(contenders[row])
-        due = posterior.due(points, means, stds) if posterior.may_be_due and contenders is None else None
+        due = posterior.due(points, means) if posterior.may_be_due and contenders is None else None
         if due is not None:
             row = index = due
         choice = Choice(index, means.item(row), stds.item(row), upper_bounds.item(row), None, (evaluation, row))

@@ -8,9 +8,9 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from kernel_bandits.arrays import FloatArray
+from kernel_bandits.arrays import FloatArray, as_count
 from kernel_bandits.errors import InputError
-from kernel_bandits.tables.columns import Codebook, Column, ColumnGroup, SideName, as_columns, as_levels
+from kernel_bandits.tables.columns import ArmName, Codebook, Column, ColumnGroup, SideName, as_columns, as_levels
 from kernel_bandits.tables.rows import Columns, Row, Side, as_row, as_rows, is_frame
 from kernel_bandits.tables.values import Level, level_of, shown
 from kernel_bandits.values import evolve
@@ -44,10 +44,9 @@ class Arms(Side):
     columns: Mapping[str, Column] | None = None
     room: int = SPARE
     indicator: bool = True
-    # What is learned: the vectors of the names; the encoding of features, in the columns after those of the name; every
-    # arm that was given or learned, in order, with the row of its vector if it may be named alone; these vectors.
-    _book: Codebook = field(init=False, compare=False)
-    _features: Columns | None = field(init=False, compare=False)
+    # What is learned: the encoding of names and features; every arm that was given or learned, in order, with the row
+    # of its vector if it may be named alone; these vectors.
+    _code: Columns = field(init=False, compare=False)
     _met: dict[Level, int | None] = field(init=False, compare=False)
     _vectors: FloatArray = field(init=False, compare=False)
 
@@ -58,39 +57,35 @@ class Arms(Side):
             raise InputError(
                 f"names: expected a list of different names, got {shown(self.names)} ({reason})"
             ) from reason
-        columns = None if self.columns is None else as_columns("columns", self.columns)
-        if columns is not None and ARM in columns:
+        columns = as_columns("columns", self.columns or {})
+        if ARM in columns:
             raise InputError(f"columns: {ARM!r} is the name of the arm itself; call the feature something else.")
         rows: dict[Level, Row] = {}
         if isinstance(self.names, Mapping):
-            if columns is None:
+            if self.columns is None:
                 raise InputError("columns: expected a description of the features that the arms were given with.")
             rows = {name: dict(as_row(f"arm {name!r}", row)) for name, row in self.names.items()}
             for name, row in rows.items():
                 Columns(columns).encode([row], f"arm {name!r}")
-        if isinstance(self.room, bool) or not isinstance(self.room, int) or self.room < 0:
-            raise InputError(f"room: expected a whole number of at least 0, got {self.room!r}.")
-        if not self.indicator and columns is None:
+        as_count("room", self.room, least=0)
+        if not self.indicator and self.columns is None:
             raise InputError("indicator: arms without features are known by their names alone; leave indicator out.")
         if not labels and not self.room:
             raise InputError("names: expected at least one arm, or room for arms that appear later.")
-        if not hasattr(self, "_book"):  # what was loaded has learned more
-            self._begin(rows or labels, columns)
-
-    def _begin(self, names: Sequence[Level] | Mapping[Level, Row], columns: dict[str, Column] | None) -> None:
-        """Learn the arms that are known from the beginning."""
-        book = Codebook.of((), len(names) + self.room if self.indicator else 0)
-        features = None if columns is None else Columns(columns)
-        vectors = np.empty((0, book.capacity + (0 if features is None else features.width)))
-        first = {"names": names, "columns": columns, "_book": book, "_features": features, "_vectors": vectors}
-        for slot, value in (first | {"_met": dict.fromkeys(names)}).items():
+        if hasattr(self, "_code"):  # what was loaded has learned more
+            return
+        name_column = ArmName(labels, Codebook.of((), len(labels) + self.room))
+        code = Columns({ARM: name_column, **columns} if self.indicator else columns)
+        given = None if self.columns is None else columns
+        first = {"names": rows or labels, "columns": given, "_code": code, "_met": dict.fromkeys(labels)}
+        for slot, value in {**first, "_vectors": np.empty((0, code.width))}.items():
             object.__setattr__(self, slot, value)
         known = self
-        for name in known.labels:
-            if columns is None or name in known.rows:
-                known = known.learned({ARM: name, **known.rows.get(name, {})})
+        for name in labels:
+            if self.columns is None or name in rows:
+                known = known.learned({ARM: name, **rows.get(name, {})})
             else:
-                known = evolve(known, _book=known._book.learned(name))
+                known = evolve(known, _code=known._code.learned({ARM: name}))
         for part in fields(self):
             object.__setattr__(self, part.name, getattr(known, part.name))
 
@@ -105,15 +100,11 @@ class Arms(Side):
         return self.names if isinstance(self.names, Mapping) else {}
 
     def groups(self, side: SideName) -> tuple[ColumnGroup, ...]:
-        groups: tuple[ColumnGroup, ...] = ()
-        if self.indicator:
-            names = [*map(str, self.labels), *map(str, range(len(self.labels), self._book.capacity))]
-            groups = (ColumnGroup(ARM, ARM, "arm", side, tuple(f"{ARM}={name}" for name in names)),)
-        return groups if self._features is None else groups + self._features.groups(side)
+        return self._code.groups(side)
 
     @property
     def width(self) -> int:
-        return self._vectors.shape[1]
+        return self._code.width
 
     def offered(self, offer: Offer | None) -> Sequence[Action]:
         if type(offer) is list or type(offer) is tuple:
@@ -142,19 +133,17 @@ class Arms(Side):
     def _numbers(self, action: Action, place: str) -> Sequence[float]:
         """Return the numbers of an action."""
         name, row = self._parts(action, place)
-        own = self._book.encode(name) if self.indicator else ()
-        if self._features is None:
-            return own
         if row is None:
             row = self.rows.get(name)
         if row is None and (known := self._met.get(name)) is not None:
             return self._vectors[known].tolist()
-        if row is None:
+        if row is None and self.columns is not None:
             raise InputError(
                 f"{place}: expected the features of the arm {name!r}, which are not known; offer {{name: row, …}}, "
                 f"or rows with a column {ARM!r}."
             )
-        return [*own, *self._features.numbers(row, f"{place}, arm {name!r}")]
+        own = {ARM: name} if self.indicator else {}
+        return self._code.numbers({**own, **(row or {})}, f"{place}, arm {name!r}")
 
     def _parts(self, action: Action, place: str) -> tuple[Level, Row | None]:
         """Return name and features of an action, the latter None where only a name was given."""
@@ -176,7 +165,7 @@ class Arms(Side):
             raise InputError(f"{place}: {reason}") from reason
         if name is None:
             raise InputError(f"{place}: expected the name of an arm, got {shown(given)}.")
-        if self._features is None and row:
+        if self.columns is None and row:
             raise InputError(
                 f"{place}: unknown column {shown(next(iter(row)))}; these arms have no features, describe them in "
                 "kb.Arms(…, columns=…)."
@@ -186,25 +175,21 @@ class Arms(Side):
 
     def learned(self, action: Action, place: str = "actions") -> Self:
         name, row = self._parts(action, place)
-        features = self._features
-        if features is not None and row is not None:
-            features = features.learned(row, f"{place}, arm {name!r}")
-        after = evolve(self, _book=self._book.learned(name), _features=features)
-        if self._met.get(name) is None:
-            # a later arm is known from now on by the features that it was first learned with
-            fixed = features is None or name in self.rows
-            numbers = after._numbers(name if fixed else action, place)
-            met = {**self._met, name: len(self._vectors)}
-            return evolve(after, _met=met, _vectors=np.vstack([self._vectors, numbers]))
-        return self if after._book is self._book and features is self._features else after
+        code = self._code.learned({ARM: name, **(row or {})}, f"{place}, arm {name!r}")
+        if self._met.get(name) is not None:
+            return self if code is self._code else evolve(self, _code=code)
+        after = evolve(self, _code=code)
+        # a later arm is known from now on by the features that it was first learned with
+        fixed = self.columns is None or name in self.rows
+        numbers = after._numbers(name if fixed else action, place)
+        met = {**self._met, name: len(self._vectors)}
+        return evolve(after, _met=met, _vectors=np.vstack([self._vectors, numbers]))
 
     def read(self, vector: FloatArray) -> Action | None:
-        width = self._book.capacity
-        name = self._book.read(vector[:width]) if self.indicator else None
-        if self._features is None:
-            return name
-        row = self._features.read(vector[width:])
-        return row if name is None else {ARM: name, **row}
+        row = self._code.read(vector)
+        if self.columns is None:
+            return row[ARM]
+        return row if row.get(ARM) is not None else {name: row[name] for name in self.columns}
 
     def name_of(self, action: Action) -> Level:
         return self._parts(action, "actions")[0]
@@ -212,9 +197,9 @@ class Arms(Side):
     def row_of(self, action: Action) -> dict[str, Any]:
         name, row = self._parts(action, "action")
         known = self._met.get(name)
-        if row is None and self._features is not None and name not in self.rows and known is not None:
-            row = self._features.read(self._vectors[known, self._book.capacity :])
-        return {ARM: name, **(row or self.rows.get(name, {}))}
+        if row is None and self.columns is not None and name not in self.rows and known is not None:
+            row = self._code.read(self._vectors[known])
+        return {ARM: name, **(row or self.rows.get(name, {}))} | {ARM: name}
 
     @property
     def arms(self) -> tuple[Level, ...]:
@@ -226,14 +211,10 @@ class Arms(Side):
 
     @property
     def levels(self) -> dict[str, tuple[Level, ...]]:
-        return {ARM: self.arms, **({} if self._features is None else self._features.levels)}
+        return {ARM: self.arms, **self._code.levels} | {ARM: self.arms}
 
     def portable(self, side: SideName, shift: int) -> list[dict[str, Any]]:
-        nodes, width = [], self._book.capacity
-        if self.indicator:
-            place = {"name": ARM, "side": side, "columns": [shift, shift + width]}
-            nodes.append(place | self._book.portable(width) | {"missing": None})
-        return nodes if self._features is None else nodes + self._features.portable(side, shift + width)
+        return self._code.portable(side, shift)
 
     def __repr__(self) -> str:
         names = dict(self.names) if isinstance(self.names, Mapping) else list(self.names)

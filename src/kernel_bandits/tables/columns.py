@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, as_count, as_positive
-from kernel_bandits.errors import InputError, KernelBanditsError
+from kernel_bandits.errors import InputError
 from kernel_bandits.tables.values import (
     LARGEST,
     Level,
@@ -132,7 +132,9 @@ class Column(ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        Column.kinds[cls.__name__] = cls
+        # a kind of column may have gaps; the names of arms have none
+        if "missing" in cls.__annotations__:
+            Column.kinds[cls.__name__] = cls
 
     def __post_init__(self) -> None:
         if not isinstance(self.missing, bool):
@@ -196,27 +198,12 @@ class Column(ABC):
         given = [each for each in fields(self) if each.compare]  # type: ignore[arg-type]
         return {each.name: value for each in given if (value := getattr(self, each.name)) != each.default}
 
-    @staticmethod
-    def from_options(place: str, options: Any) -> Column:
-        """Return the column of a table of TOML: its arguments and its ``kind``, the name of a class."""
-        kinds = Column.kinds
-        kind = options.get("kind") if isinstance(options, dict) else None
-        if kind not in kinds:
-            raise InputError(
-                f"from_toml: {place}: expected {{ kind = … }} with one of {', '.join(kinds)}, got {options!r}"
-                f"{nearest(kind, kinds)}"
-            )
-        try:
-            return kinds[kind](**{name: value for name, value in options.items() if name != "kind"})
-        except (KernelBanditsError, TypeError) as reason:
-            raise InputError(f"from_toml: {place}: {reason}") from reason
-
     def portable(self) -> dict[str, Any]:
         """Return the encoding with what is known now, as an exported file describes it, without that of gaps."""
         if self.values is None:
             raise InputError(f"export: {type(self).__name__} has no portable form; write its method portable().")
-        flag = [0.0] if self.missing else []
-        return _listed(self.values, [[*self.encode(value), *flag] for value in self.values])
+        gap = [0.0] * self.missing
+        return _listed(self.values, [[*self.encode(value), *gap] for value in self.values])
 
     def __repr__(self) -> str:
         options = ", ".join(
@@ -422,12 +409,6 @@ class Codebook:
         """Every level that was learned or given, in order."""
         return (*self.slots, *self.late)
 
-    def portable(self, width: int) -> dict[str, Any]:
-        """Return the vectors of known levels, as the first columns of some, and that of all others if they share it."""
-        rest, free = [0.0] * (width - self.capacity), len(self.slots)
-        vectors = [[*self.encode(level), *rest] for level in self.levels]
-        return _listed(self.levels, vectors, [*unit(free, width)] if free < self.capacity else None)
-
 
 @lru_cache(maxsize=4096)
 def unit(place: int, width: int) -> tuple[float, ...]:
@@ -451,8 +432,43 @@ def sign_code(level: Level, width: int) -> tuple[float, ...]:
     return tuple(((2.0 * bits - 1.0) / math.sqrt(width)).tolist())
 
 
+class Coded(Column):
+    """Levels without an order, each with its vector in a codebook."""
+
+    __slots__ = ()
+    codebook: Codebook
+
+    @abstractmethod
+    def names(self, variable: str) -> tuple[str, ...]:
+        """Return what the columns of the codebook are called."""
+
+    def encode(self, value: Any) -> Sequence[float]:
+        level = level_of(value)
+        assert level is not None
+        return self.codebook.encode(level)
+
+    def decode(self, numbers: FloatArray) -> Level | None:
+        return self.codebook.read(numbers)
+
+    def learned(self, value: Any) -> Self:
+        level = level_of(value)
+        book = self.codebook if level is None else self.codebook.learned(level)
+        return self if book is self.codebook else evolve(self, codebook=book)
+
+    @property
+    def found(self) -> tuple[Level, ...] | None:
+        return None if self.codebook.closed else self.codebook.levels
+
+    def portable(self) -> dict[str, Any]:
+        book, gap = self.codebook, [0.0] * self.missing
+        # the vector of all levels that are not known, if they share it
+        free = len(book.slots)
+        other = [*unit(free, book.capacity), *gap] if free < book.capacity else None
+        return _listed(book.levels, [[*book.encode(level), *gap] for level in book.levels], other)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
-class Categorical(Column):
+class Categorical(Coded):
     """Levels without an order, such as countries.
 
     With up to 30 levels given: one column each, and one for all other levels. Otherwise 30 columns: the first 30 levels
@@ -484,29 +500,27 @@ class Categorical(Column):
         names = [*map(str, book.slots), "other"] if book.closed else [*map(str, range(book.capacity))]
         return tuple(f"{variable}={name}" for name in names)
 
-    def encode(self, value: Any) -> Sequence[float]:
-        level = level_of(value)
-        assert level is not None
-        return self.codebook.encode(level)
-
-    def decode(self, numbers: FloatArray) -> Level | None:
-        return self.codebook.read(numbers)
-
-    def learned(self, value: Any) -> Self:
-        level = level_of(value)
-        book = self.codebook if level is None else self.codebook.learned(level)
-        return self if book is self.codebook else evolve(self, codebook=book)
-
     @property
     def values(self) -> Sequence[Level] | None:
         return self.levels
 
-    @property
-    def found(self) -> tuple[Level, ...] | None:
-        return None if self.codebook.closed else self.codebook.levels
 
-    def portable(self) -> dict[str, Any]:
-        return self.codebook.portable(self.width)
+@dataclass(frozen=True, slots=True, repr=False)
+class ArmName(Coded):
+    """The names of arms.
+
+    Attributes:
+        labels: of the arms that are known from the beginning.
+    """
+
+    labels: tuple[Level, ...]
+    codebook: Codebook
+    missing = False
+    kind: ClassVar[Kind] = "arm"
+
+    def names(self, variable: str) -> tuple[str, ...]:
+        known = [*self.labels, *range(len(self.labels), self.codebook.capacity)]
+        return tuple(f"{variable}={name}" for name in known)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

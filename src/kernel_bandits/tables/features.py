@@ -6,7 +6,8 @@ import json
 import math
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -102,12 +103,12 @@ class Features:
             actions: the names of the arms, or :class:`Arms`; or a sample of actions with features, as a frame.
         """
         context = infer_columns("frame", as_rows("frame", frame))
-        if is_frame(actions) or (isinstance(actions, list) and actions and isinstance(actions[0], Mapping)):
-            return cls(context, infer_columns("actions", as_rows("actions", actions)))
         if isinstance(actions, Arms):
             return cls(context, actions)
-        if isinstance(actions, (str, bytes)) or not hasattr(actions, "__iter__"):
+        if isinstance(actions, (str, bytes)) or not isinstance(actions, Iterable):
             raise InputError(f"actions: expected the names of the arms or a sample of actions, got {actions!r}.")
+        if is_frame(actions) or isinstance(next(iter(actions), None), Mapping):
+            return cls(context, infer_columns("actions", as_rows("actions", actions)))
         # a column of labels will do: each once, in the order of their appearance
         return cls(context, Arms(list(dict.fromkeys(map(level_of, actions)))))  # type: ignore[arg-type]
 
@@ -116,18 +117,24 @@ class Features:
 
         A table ``[context]`` and a table ``[actions]``, ``[arms]`` or ``[box.settings]``, with a line for each column.
         """
-        lines, actions = ["[context]", *_toml_columns(self.context)], self.actions
+        tables: dict[tuple[str, ...], dict[str, Any]] = {("context",): _kinds(self.context)}
+        actions = self.actions
         if self.offer is not None:
-            return "\n".join([*lines, "", *_toml_box(self.offer), ""])
-        if not isinstance(actions, Arms):
-            return "\n".join([*lines, "", "[actions]", *_toml_columns(actions), ""])
-        lines += ["", "[arms]", f"names = {_toml(list(actions.labels))}"]
-        lines += [f"features = {_toml(list(actions.rows.values()))}"] if actions.rows else []
-        lines += [f"room = {actions.room}"] if actions.room != SPARE else []
-        lines += ["indicator = false"] if not actions.indicator else []
-        if actions.columns is not None:
-            lines += ["", "[arms.columns]", *_toml_columns(actions.columns)]
-        return "\n".join([*lines, ""])
+            tables |= _box_tables(self.offer)
+        elif isinstance(actions, Arms):
+            arms: dict[str, Any] = {"names": list(actions.labels)}
+            arms |= {"features": list(actions.rows.values())} if actions.rows else {}
+            arms |= {"room": actions.room} if actions.room != SPARE else {}
+            arms |= {"indicator": False} if not actions.indicator else {}
+            tables[("arms",)] = arms
+            tables |= {} if actions.columns is None else {("arms", "columns"): _kinds(actions.columns)}
+        else:
+            tables[("actions",)] = _kinds(actions)
+        lines: list[str] = []
+        for path, table in tables.items():
+            lines += [f"[{'.'.join(map(_toml_key, path))}]"]
+            lines += [*(f"{_toml_key(str(key))} = {_toml(value)}" for key, value in table.items()), ""]
+        return "\n".join(lines)
 
     @classmethod
     def from_toml(cls, source: str | os.PathLike[str]) -> Features:
@@ -165,7 +172,8 @@ class Features:
         if box.is_plain and all(isinstance(column, Numeric) for column in columns.values()):
             corners = [{name: getattr(settings[name], end) for name in columns} for end in ("low", "high")]
             return Box(*self.choices.encode(corners, "actions"))
-        return box.encoded({name: _encoded(name, settings[name], column) for name, column in columns.items()})
+        encoded = {name: _encoded(name, settings[name], column) for name, column in columns.items()}
+        return Box(encoded, sides=box.sides, limits=box.limits)
 
     def names_in(self, box: Box) -> tuple[str, ...]:
         """Return the columns of actions that the settings of a box are; an error where they do not fit."""
@@ -221,17 +229,13 @@ class Features:
 
     def described(self, rows: Sequence[RowLike]) -> tuple[FloatArray, Features]:
         """Return the vectors of rows of contexts, and what has learned their levels."""
-        known = self.rows
-        for number, row in enumerate(rows):
-            known = known.learned(row, f"contexts, row {number}")
+        known = self.rows.learned_all(rows, "contexts")
         return known.encode(rows, "contexts"), evolve(self, rows=known)
 
     def log(self, rows: Sequence[RowLike], actions: Sequence[Action]) -> tuple[FloatArray, FloatArray, Features]:
         """Return vectors of rounds that are learned one after the other, and what has learned them."""
         contexts, known = self.described(rows)
-        choices = self.choices
-        for number, action in enumerate(actions):
-            choices = choices.learned(action, f"actions, row {number}")
+        choices = self.choices.learned_all(actions, "actions")
         return contexts, choices.encode(actions, "actions"), evolve(known, choices=choices)
 
     def decode(self, points: FloatArray) -> list[tuple[dict[str, Any], Action | None]]:
@@ -324,13 +328,11 @@ def _code(value: Any, indent: int) -> str:
     return f"kb.{value!r}" if isinstance(value, (Arms, Column, Range, Choice)) else repr(value)
 
 
-def _toml_columns(columns: ActionSide) -> list[str]:
+def _kinds(columns: ActionSide) -> dict[str, Any]:
+    """Return the kind and the options of each column."""
     if not isinstance(columns, Mapping):
         raise InputError(f"to_toml: {type(columns).__name__} is code and not data; describe the columns instead.")
-    return [
-        f"{_toml_key(name)} = {_toml({'kind': type(column).__name__, **column.options()})}"
-        for name, column in columns.items()
-    ]
+    return {name: {"kind": type(column).__name__, **column.options()} for name, column in columns.items()}
 
 
 def _toml_key(name: str) -> str:
@@ -338,24 +340,42 @@ def _toml_key(name: str) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Return a value as TOML; text escapes as in JSON, but for one character that JSON leaves as it is."""
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    """Return a value as TOML; scalars are as in JSON, but for one character that JSON leaves as it is."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_toml_key(str(key))} = {_toml(item)}" for key, item in value.items()) + " }"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_toml(item) for item in value) + "]"
-    if isinstance(value, (int, float)):
-        return repr(value)
+    if isinstance(value, (str, bool, int, float)):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     raise InputError(f"to_toml: {value!r} ({type(value).__name__}) cannot be written; use text and numbers.")
+
+
+@contextmanager
+def _read(place: str) -> Iterator[None]:
+    """Name the place in a description that an error is about."""
+    try:
+        yield
+    except (KernelBanditsError, AttributeError, KeyError, TypeError, ValueError) as reason:
+        raise InputError(f"from_toml: {place}: {reason}") from reason
 
 
 def _columns_of(place: str, table: Any) -> dict[str, Column]:
     if not isinstance(table, dict):
         raise InputError(f"from_toml: expected a table [{place}], got {table!r}.")
-    return {name: Column.from_options(f"{place}.{name}", options) for name, options in table.items()}
+    return {name: _column_of(f"{place}.{name}", options) for name, options in table.items()}
+
+
+def _column_of(place: str, options: Any) -> Column:
+    """Return the column of its arguments and its ``kind``, the name of a class."""
+    kinds = Column.kinds
+    kind = options.get("kind") if isinstance(options, dict) else None
+    if kind not in kinds:
+        raise InputError(
+            f"from_toml: {place}: expected {{ kind = … }} with one of {', '.join(kinds)}, got {options!r}"
+            f"{nearest(kind, kinds)}"
+        )
+    with _read(place):
+        return kinds[kind](**{name: value for name, value in options.items() if name != "kind"})
 
 
 def _arms_of(table: Any) -> Arms:
@@ -365,12 +385,10 @@ def _arms_of(table: Any) -> Arms:
     features = options.pop("features", None)
     if "columns" in options:
         options["columns"] = _columns_of("arms.columns", options["columns"])
-    try:
+    with _read("arms"):
         if features is not None:
             options["names"] = dict(zip(options.get("names", ()), features, strict=True))
         return Arms(**options)
-    except (KernelBanditsError, TypeError, ValueError) as reason:
-        raise InputError(f"from_toml: arms: {reason}") from reason
 
 
 # What a box, a Range and a Choice hold in TOML: their arguments.
@@ -378,38 +396,31 @@ _BOX = ("settings", "sides", "limits")
 _RANGE, _CHOICE = ("low", "high", "whole", "logarithm", "unit"), ("levels", "ordered", "unit")
 
 
-def _toml_box(box: Box) -> list[str]:
-    limits = [
-        {"weights": limit.weights}
-        | {name: value for name in ("least", "most") if math.isfinite(value := getattr(limit, name))}
-        for limit in box.limits
-    ]
-    lines = ["[box]", f"limits = {_toml(limits)}", ""] if limits else []
-    lines += ["[box.settings]"]
+def _box_tables(box: Box) -> dict[tuple[str, ...], dict[str, Any]]:
+    tables: dict[tuple[str, ...], dict[str, Any]] = {}
+    if box.limits:
+        ends = [{name: getattr(limit, name) for name in ("least", "most")} for limit in box.limits]
+        finite = [{name: end for name, end in own.items() if math.isfinite(end)} for own in ends]
+        limits = [{"weights": limit.weights, **own} for limit, own in zip(box.limits, finite, strict=True)]
+        tables[("box",)] = {"limits": limits}
+    settings = tables[("box", "settings")] = {}
     for name, one in zip(box.names, box.settings, strict=True):
         fields = _RANGE if isinstance(one, Range) else _CHOICE
         # what is not needed is left out, but the limits of a range
-        own = {key: value for key in fields if (value := getattr(one, key)) or key in ("low", "high")}
-        lines.append(f"{_toml_key(name)} = {_toml(own)}")
-    for name, of in box.sides.items():
-        lines += ["", f"[box.sides.{_toml_key(name)}]"]
-        lines += [f"{_toml_key(str(level))} = {_toml(own)}" for level, own in of.items()]
-    return lines
+        settings[name] = {key: value for key in fields if (value := getattr(one, key)) or key in ("low", "high")}
+    return tables | {("box", "sides", name): dict(of) for name, of in box.sides.items()}
 
 
 def _box_of(table: Any) -> Box:
     if not isinstance(table, dict) or not isinstance(table.get("settings"), dict) or set(table) - set(_BOX):
         raise InputError(f"from_toml: box: expected a table [box.settings], and {_BOX[1:]} besides, got {table!r}.")
-    try:
+    with _read("box"):
         settings: dict[str, Setting] = {
             name: Choice(**options) if "levels" in options else Range(**options)
             for name, options in table["settings"].items()
         }
         sides = {name: _side_of(settings[name], of) for name, of in table.get("sides", {}).items()}
-        limits = [LinearLimit(**options) for options in table.get("limits", ())]
-        return Box(settings, sides=sides, limits=limits)
-    except (KernelBanditsError, AttributeError, KeyError, TypeError) as reason:
-        raise InputError(f"from_toml: box: {reason}") from reason
+        return Box(settings, sides=sides, limits=[LinearLimit(**options) for options in table.get("limits", ())])
 
 
 def _side_of(choice: Setting, of: Mapping[str, Any]) -> Mapping[Any, Mapping[str, tuple[float, float]]]:

@@ -10,19 +10,19 @@ from dataclasses import dataclass, field, replace
 from functools import wraps
 from operator import attrgetter
 from threading import RLock
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, final
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from kernel_bandits import persistence
-from kernel_bandits.actions import Box, available_rows
+from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.boxes.constraints import Constraint, Guards
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.policy.diagnostics import Diagnostics, Residuals
 from kernel_bandits.policy.outlook import Outlook
-from kernel_bandits.policy.policy import Choice, Decision, Explanation, Policy, explained, scattered
+from kernel_bandits.policy.policy import Decision, Explanation, Policy, explained
 from kernel_bandits.policy.ucb import UpperConfidenceBound
 from kernel_bandits.posterior.base import Posterior, Prediction
 from kernel_bandits.tables.arms import Action, Offer
@@ -30,6 +30,7 @@ from kernel_bandits.tables.columns import Layout
 from kernel_bandits.tables.features import Features, Mask
 from kernel_bandits.tables.rows import FrameLike, Row, RowLike, Transformer, as_row, as_rows
 from kernel_bandits.tables.values import Level, as_plain, shown
+from kernel_bandits.values import fact
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,43 +45,34 @@ class NamedDecision:
     """The action to play, by name, and what the policy believed of it.
 
     Attributes:
-        index: its place among the offered actions; −1 where a box was offered.
         arm: the name of the arm; None where actions are described by features alone.
         action: as it was offered: the name of an arm, or a row of features.
         context: the row that it was chosen for.
+        encoded: the decision over arrays that it stands for.
+        index: its place among the offered actions; −1 where a box was offered.
         mean: its expected reward.
         std: the posterior standard deviation of its expected reward.
         upper_bound: its upper confidence bound, or the value that was drawn for it.
         propensity: the probability with which it was chosen, where the policy chooses at random; else None.
         id: what ``tell`` names it by; None unless it comes from ``ask``.
-        encoded: the decision over arrays that it stands for.
+        probabilities: of every offered action, in their order, shape (A,); None like the propensity.
+        density: with which the action was drawn from a box, in encoded units; otherwise None.
+        safe: whether it is known to keep all constraints; None without constraints.
     """
 
-    index: int
     arm: Level | None
     action: Action
     context: Row
-    mean: float
-    std: float
-    upper_bound: float
-    propensity: float | None
-    id: int | None
     encoded: Decision = field(repr=False)
-
-    @property
-    def probabilities(self) -> FloatArray | None:
-        """The probability of every offered action, in their order, shape (A,); None like the propensity."""
-        return self.encoded.probabilities
-
-    @property
-    def density(self) -> float | None:
-        """The density with which the action was drawn from a box, in encoded units; otherwise None."""
-        return self.encoded.density
-
-    @property
-    def safe(self) -> bool | None:
-        """Whether it is known to keep all constraints; None without constraints."""
-        return self.encoded.safe
+    index: ClassVar[int] = fact("encoded.index")
+    mean: ClassVar[float] = fact("encoded.mean")
+    std: ClassVar[float] = fact("encoded.std")
+    upper_bound: ClassVar[float] = fact("encoded.upper_bound")
+    propensity: ClassVar[float | None] = fact("encoded.propensity")
+    id: ClassVar[int | None] = fact("encoded.id")
+    probabilities: ClassVar[FloatArray | None] = fact("encoded.probabilities")
+    density: ClassVar[float | None] = fact("encoded.density")
+    safe: ClassVar[bool | None] = fact("encoded.safe")
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the encoding as plain data, for a log: ``json.dumps(decision.to_dict())``."""
@@ -178,11 +170,6 @@ def relevance(points: FloatArray, layout: Layout, posterior: Posterior) -> dict[
     of the square is how unsure it is: a variable without effect moves the mean about as much as that. Variables
     come by the difference of the two squares, what is left of the effect without chance, largest first. The same
     points give the same numbers.
-
-    Args:
-        points: joint points, shape (n, d).
-        layout: of the points.
-        posterior: of f.
     """
     generator = np.random.default_rng(0)
     sample = points if len(points) <= SAMPLE else generator.choice(points, SAMPLE, replace=False)
@@ -258,7 +245,6 @@ class TablePolicy:
     issued: int = _attribute("issued")
     reseed = _method(Policy.reseed)
     reseed_choices = _method(Policy.reseed_choices)
-    forget_choice = _method(Policy.forget_choice)
 
     @property
     def awaited(self) -> dict[int, tuple[Row, Action | None]]:
@@ -402,32 +388,14 @@ class TablePolicy:
         Args:
             contexts: a frame, a list of dicts, or a NumPy structured array.
             actions: offered in every round, as for :meth:`select`.
-            mask: which of them may be played in every round, as for :meth:`select`.
+            mask: which of them may be played in every round, as for :meth:`select`; rows then come one by one.
         """
         rows = as_rows("contexts", contexts)
-        vectors = self.codec.rows.encode(rows, "contexts")
-        choices, allowed, offered = self._choices(actions, mask)
-        if allowed is None:
-            decisions = self.inner.select_many(vectors, choices)
-        else:
-            assert not isinstance(choices, Box)
-            assert not isinstance(offered, Box)
-            playable = available_rows(allowed, len(offered))
-            decisions = [
-                replace(
-                    one,
-                    index=int(playable[one.index]),
-                    probabilities=None if (p := one.probabilities) is None else scattered(p, playable, len(offered)),
-                )
-                for one in self.inner.select_many(vectors, choices[playable])
-            ]
+        if mask is not None:
+            return [self.select(row, actions, mask) for row in rows]
+        vectors, (choices, _, offered) = self.codec.rows.encode(rows, "contexts"), self._choices(actions, None)
+        decisions = self.inner.select_many(vectors, choices)
         return [self._named(decision, row, offered) for decision, row in zip(decisions, rows, strict=True)]
-
-    def choices(self, contexts: FrameLike, actions: Offer | None = None) -> list[Choice]:
-        """Return what :meth:`select_many` chooses, as places among the actions, without their names."""
-        vectors = self.codec.rows.encode(as_rows("contexts", contexts), "contexts")
-        choices = self.codec.choices
-        return self.inner.choices(vectors, choices.encode(choices.offered(actions), "actions"))
 
     def ask_many(
         self, contexts: FrameLike, actions: Offer | None = None, mask: Mask | None = None
@@ -586,12 +554,10 @@ class TablePolicy:
         """Return the relevance of each variable, and how unsure it is."""
         if not isinstance(self.inner.model, Posterior) or not self.round_index:
             return {}
-        posterior = self.inner.posterior
         try:
-            points = self.points
+            return relevance(self.points, self.features.layout, self.inner.posterior)
         except UnavailableError:
             return {}
-        return relevance(points, self.features.layout, posterior)
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write mean and standard deviation to a JSON file, as :meth:`Policy.export` does.
@@ -666,22 +632,9 @@ class TablePolicy:
             action = (self.codec.choices.read if offered.is_plain else offered.named)(decision.action)
         else:
             action = offered[decision.index]
-        if type(action) is dict:
-            action = dict(action)
-        elif type(action) is not str and not np.isscalar(action):
-            action = dict(as_row("actions", action))
-        return NamedDecision(
-            decision.index,
-            self.codec.choices.name_of(action),
-            action,
-            dict(context) if type(context) is dict else dict(as_row("context", context)),
-            decision.mean,
-            decision.std,
-            decision.upper_bound,
-            decision.propensity,
-            decision.id,
-            decision,
-        )
+            if type(action) is not str and not np.isscalar(action):
+                action = dict(as_row("actions", action))
+        return NamedDecision(self.codec.choices.name_of(action), action, dict(as_row("context", context)), decision)
 
     def _log(self, contexts: FrameLike, actions: Offer | None) -> tuple[FloatArray, FloatArray, Features]:
         """Return the vectors of rounds that were played, and the codec that has learned them."""

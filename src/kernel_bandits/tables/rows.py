@@ -31,7 +31,7 @@ _FRAMES = {"pandas": ("to_dict", "records"), "polars": ("to_dicts",), "pyarrow":
 
 def as_row(place: str, value: RowLike) -> Row:
     """Return one row as a mapping from column names to values."""
-    if isinstance(value, Mapping):
+    if type(value) is dict or isinstance(value, Mapping):
         return value
     if isinstance(value, np.void) and value.dtype.names:
         return {name: value[name] for name in value.dtype.names}
@@ -120,26 +120,34 @@ class Side(ABC):
     def encode(self, rows: Sequence[Any], place: str, numbered: bool = True) -> FloatArray:
         """Return vectors (n, width) of rows with what is known now; errors name the place and the number of the row."""
 
-    @abstractmethod
     def learned(self, row: Any, place: str = "row") -> Self:
         """Return the encoding that encodes a row for good as this one does, itself if it does so already.
 
         An error names the place. A row that is refused by :meth:`encode` alone may pass.
         """
+        del row, place  # by default nothing is learned
+        return self
+
+    def learned_all(self, rows: Sequence[Any], place: str) -> Self:
+        """Return the encoding that encodes all rows for good."""
+        known = self
+        for number, row in enumerate(rows):
+            known = known.learned(row, f"{place}, row {number}")
+        return known
 
     @abstractmethod
     def read(self, vector: FloatArray) -> Any:
         """Return what an encoded row stands for, as far as it can be told."""
 
     @property
-    @abstractmethod
     def described(self) -> Mapping[str, Column]:
         """The columns that are described, by name; none where names alone or a transformer encode."""
+        return {}
 
     @property
-    @abstractmethod
     def levels(self) -> dict[str, tuple[Level, ...]]:
         """The levels that were found of each column that looks for them."""
+        return {}
 
     @abstractmethod
     def portable(self, side: SideName, shift: int) -> list[dict[str, Any]]:
@@ -231,12 +239,12 @@ class Columns(Side):
     def learned(self, row: RowLike, place: str = "row") -> Self:
         row = as_row(place, row)
         try:
-            columns = {name: column.learned(row[name]) for name, column in self.columns.items()}
-        except (InputError, KeyError):
+            known = {name: column.learned(row[name]) for name, column in self.columns.items() if name in row}
+        except InputError:
             self.numbers(row, place)
             raise
-        changed = any(columns[name] is not column for name, column in self.columns.items())
-        return replace(self, columns=columns) if changed else self
+        changed = any(self.columns[name] is not column for name, column in known.items())
+        return replace(self, columns={**self.columns, **known}) if changed else self
 
     def read(self, vector: FloatArray) -> dict[str, Any]:
         return {name: column.read(vector[start:stop]) for name, column, start, stop, _ in self._places}
@@ -270,26 +278,6 @@ class Transformer(Protocol):
         ...
 
 
-def _input_names(transformer: Transformer) -> tuple[str, ...]:
-    names = getattr(transformer, "feature_names_in_", None)
-    if names is None:
-        raise InputError(
-            f"{type(transformer).__name__}: expected a transformer that was fitted to a frame with column names; call "
-            "fit(frame) first."
-        )
-    return tuple(str(name) for name in names)
-
-
-def _output_names(transformer: Transformer) -> tuple[str, ...]:
-    try:
-        return tuple(str(name) for name in transformer.get_feature_names_out())
-    except Exception as reason:
-        raise InputError(
-            f"{type(transformer).__name__}: it does not name its columns ({reason}); fit it first, and give a "
-            "FunctionTransformer feature_names_out='one-to-one'."
-        ) from reason
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Transformed(Side):
     """Rows that are encoded by a fitted transformer, which learns nothing more.
@@ -307,7 +295,19 @@ class Transformed(Side):
     @classmethod
     def by(cls, transformer: Transformer) -> Self:
         """Return the encoding of a fitted transformer."""
-        return cls(transformer, _input_names(transformer), _output_names(transformer))
+        kind, inputs = type(transformer).__name__, getattr(transformer, "feature_names_in_", None)
+        if inputs is None:
+            raise InputError(
+                f"{kind}: expected a transformer that was fitted to a frame with column names; call fit(frame) first."
+            )
+        try:
+            outputs = tuple(map(str, transformer.get_feature_names_out()))
+        except Exception as reason:
+            raise InputError(
+                f"{kind}: it does not name its columns ({reason}); fit it first, and give a FunctionTransformer "
+                "feature_names_out='one-to-one'."
+            ) from reason
+        return cls(transformer, tuple(map(str, inputs)), outputs)
 
     def groups(self, side: SideName) -> tuple[ColumnGroup, ...]:
         """Return one group for neighbouring columns that, by their names, come from one column of the table."""
@@ -333,7 +333,7 @@ class Transformed(Side):
             return np.empty((0, self.width))
         with needs("pandas", "kernel-bandits[sklearn]"):
             import pandas as pd
-        checked = []
+        kind, checked = type(self.transformer).__name__, []
         for number, row in enumerate(rows):
             where = _numbered(place, number if numbered else None)
             checked.append(as_row(where, row))
@@ -342,29 +342,15 @@ class Transformed(Side):
             result = self.transformer.transform(pd.DataFrame(checked, columns=self.names))
             dense = np.asarray(result.toarray() if hasattr(result, "toarray") else result, dtype=np.float64)
         except Exception as reason:
-            raise InputError(f"{place}: {type(self.transformer).__name__} refused it ({reason}).") from reason
-        if dense.shape != (len(rows), self.width):
-            raise InputError(
-                f"{place}: {type(self.transformer).__name__} returned shape {dense.shape}, expected "
-                f"({len(rows)}, {self.width})."
-            )
+            raise InputError(f"{place}: {kind} refused it ({reason}).") from reason
+        expected = (len(rows), self.width)
+        if dense.shape != expected:
+            raise InputError(f"{place}: {kind} returned shape {dense.shape}, expected {expected}.")
         require_finite(f"{place}, transformed", dense)
         return dense
 
-    def learned(self, row: RowLike, place: str = "row") -> Self:
-        del row, place  # a fitted transformer stays as it is
-        return self
-
     def read(self, vector: FloatArray) -> dict[str, Any]:
-        return dict(zip(self.outputs, vector[-self.width :].tolist(), strict=True))
-
-    @property
-    def described(self) -> Mapping[str, Column]:
-        return {}
-
-    @property
-    def levels(self) -> dict[str, tuple[Level, ...]]:
-        return {}
+        return dict(zip(self.outputs, vector.tolist(), strict=True))
 
     def portable(self, side: SideName, shift: int) -> list[dict[str, Any]]:
         del side, shift

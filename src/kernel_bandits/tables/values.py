@@ -20,6 +20,7 @@ Level: TypeAlias = str | int | float | bool
 LARGEST = 1e100
 # What pandas and NumPy put where nothing is known; looked up by name, so that pandas need not be there.
 _GAPS = {"NAType", "NaTType", "MaskedConstant"}
+_MAY_BE_NAN = (float, np.floating, np.datetime64, np.timedelta64)
 _NUMBERS = (float, int, np.floating, np.integer, np.bool_, Fraction, Decimal)
 _SHOWN = 60
 
@@ -41,15 +42,12 @@ def nearest(name: object, known: Iterable[object]) -> str:
 
 def is_gap(value: object) -> bool:
     """Return whether a value stands for nothing: None, NaN, NaT, NA or a masked entry."""
-    if value is None:
-        return True
-    if isinstance(value, (float, np.floating)):
+    if isinstance(value, _MAY_BE_NAN):
+        # NaN and NaT are not what they are
         return bool(value != value)
-    if isinstance(value, (np.datetime64, np.timedelta64)):
-        return bool(np.isnat(value))
     if isinstance(value, Decimal):
         return value.is_nan()
-    return type(value).__name__ in _GAPS
+    return value is None or type(value).__name__ in _GAPS
 
 
 def is_number(value: object) -> bool:
@@ -121,12 +119,10 @@ def as_plain(value: Any) -> Any:
         return None
     if isinstance(value, Mapping):
         return {str(key): as_plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
-        return value.tolist()
     if isinstance(value, (list, tuple)):
         return [as_plain(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
     if isinstance(value, date):
         return value.isoformat()
-    return value if isinstance(value, (str, int, float, bool)) else str(value)
+    return value if isinstance(value, (str, int, float, bool, list)) else str(value)

@@ -131,9 +131,9 @@ def test_replicas_that_are_all_capped_below_the_first_room(history):
     assert_same(replicas, policies, environment, horizon=80)
     assert all(policy.dictionary_size == 20 for policy in policies)
     # asked for more than the cap, it keeps what it has, and grows to the cap from below
-    growth, demand = replicas[0].model.growth, Demand(0, 80, full=True, max_anchors=20.0)
-    assert growth.next(growth.first, demand) == growth.first
-    assert growth.next(Capacity(16, 0), demand).anchors == 20
+    model, demand = replicas[0].model, Demand(0, 80, full=True, max_anchors=20.0)
+    assert model.next_capacity(model.first_capacity, demand) == model.first_capacity
+    assert model.next_capacity(Capacity(16, 0), demand).anchors == 20
 
 
 def test_exact_capacity_grows_without_a_trace_in_the_record():

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from kernel_bandits_lab.accelerated.arrays import bucket
 from kernel_bandits_lab.accelerated.engine import WORKERS, Compiler, next_capacities
-from kernel_bandits_lab.accelerated.models import Capacity, Demand, ExactGrowth
-from kernel_bandits_lab.accelerated.nystrom import NystromGrowth
+from kernel_bandits_lab.accelerated.models import Capacity, Demand, ExactModel
+from kernel_bandits_lab.accelerated.nystrom import NystromModel
 from kernel_bandits_lab.accelerated.problems import CHUNK
 
 compiled = Counter()
@@ -104,12 +104,12 @@ def test_capacities_that_may_come_next_are_few_and_the_likeliest_first():
     horizon = 2000 + CHUNK
     rows = bucket(horizon)
     demand = Demand(0, horizon, False, np.inf)
-    nystrom, exact = NystromGrowth(history=True), ExactGrowth()
+    nystrom, exact = NystromModel("gaussian", history=True), ExactModel("gaussian")
     larger = next_capacities(nystrom, Capacity(136, 256), demand)
     assert larger == [Capacity(200, 256), Capacity(136, rows), Capacity(200, rows), Capacity(288, rows)]
     assert next_capacities(nystrom, Capacity(200, rows), demand) == [Capacity(288, rows), Capacity(408, rows)]
     capped = demand._replace(max_anchors=150)
-    assert next_capacities(NystromGrowth(history=False), Capacity(136, 0), capped) == [Capacity(150, 0)]
+    assert next_capacities(NystromModel("gaussian", history=False), Capacity(136, 0), capped) == [Capacity(150, 0)]
     assert next_capacities(exact, Capacity(0, 128), demand) == [Capacity(0, 256)]
     assert next_capacities(exact, Capacity(0, 4096), demand) == []
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kernel_bandits_lab import Record, group, plots
 from kernel_bandits_lab.reproduce.claims import Claim, Finding, Pairs, above, below
-from kernel_bandits_lab.reproduce.settings import ANY, EVERY, LIBRARY, MARGIN, PAPER, STYLES, shorter_runs
+from kernel_bandits_lab.reproduce.settings import ANY, EVERY, LIBRARY, MARGIN, PAPER, STYLES, draw_panels, shorter_runs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BOTH = (PAPER, LIBRARY)
+PLACE = "section 5, Results"
+OWN = "EK-UCB μ = 10"
 RIVALS = ("EK-UCB μ = 1", "EK-UCB μ = 100", "CBBKB C = 10", "CBKB", "SupKernelUCB", "K-UCB")
 
 
@@ -31,11 +33,7 @@ def figure(records: Sequence[Record]) -> Figure:
             for label, runs in policies.items()
             if place.endswith((settings, ANY))
         }
-        if by_policy:
-            plots.draw_regret(axes[0], by_policy, STYLES)
-            plots.draw_time(axes[1], by_policy, STYLES, scale="log")
-            plots.panel_title(axes[0], f"{settings}, λ = 10")
-            axes[1].set_ylabel("cumulative processor time (s)")
+        draw_panels(axes, by_policy, f"{settings}, λ = 10")
     plots.finish(drawn, grid, STYLES, shorter_runs(records))
     return drawn
 
@@ -43,146 +41,90 @@ def figure(records: Sequence[Record]) -> Figure:
 def claims(records: Sequence[Record]) -> list[Claim]:
     """Check what section 5 claims about Figure 1."""
     pairs = Pairs(records)
-    return [*_projection(pairs), *_exact(pairs), *_others(pairs)]
 
+    def less_regret(settings: str, first: str, second: str) -> Finding:
+        return below(f"{first} against {second}", pairs.regret_difference(f"Bump, {settings}", first, second))
 
-def _difference(pairs: Pairs, settings: str, first: str, second: str) -> Finding:
-    estimate = pairs.regret_difference(f"Bump, {settings}", first, second)
-    return below(f"{first} against {second}", estimate)
+    def similar(settings: str, first: str, second: str) -> Finding:
+        return below(f"{first} against {second}", pairs.relative_regret(f"Bump, {settings}", first, second), MARGIN)
 
-
-def _similar(pairs: Pairs, settings: str, first: str, second: str) -> Finding:
-    return below(f"{first} against {second}", pairs.relative_regret(f"Bump, {settings}", first, second), MARGIN)
-
-
-def _slower(pairs: Pairs, settings: str, first: str, second: str) -> Finding:
-    ratio = pairs.time_ratio(f"Bump, {settings}", first, second, alike=_alike(first, second))
-    return above(f"{first} against {second}", ratio, 1.0)
-
-
-def _alike(first: str, second: str) -> bool:
-    """Return whether both are EK-UCB, whose μ makes no difference where every point is kept."""
-    return first.startswith("EK-UCB") and second.startswith("EK-UCB")
-
-
-def _projection(pairs: Pairs) -> list[Claim]:
-    """Claims about μ."""
-    chain = (("EK-UCB μ = 1", "EK-UCB μ = 10"), ("EK-UCB μ = 10", "EK-UCB μ = 100"))
-    return [
-        Claim(
-            "Figure 1: for a smaller μ EK-UCB achieves a better regret.",
-            "section 5, Results; caption of Figure 1",
-            {settings: [_difference(pairs, settings, *pair) for pair in chain] for settings in BOTH},
-            "paired difference of the final regrets of neighbouring μ",
-        ),
-        Claim(
-            "Figure 1: for a smaller μ EK-UCB takes more time.",
-            "section 5, Results; caption of Figure 1",
-            {settings: [_slower(pairs, settings, *pair) for pair in chain] for settings in BOTH},
-            "ratio of processor times of neighbouring μ",
-        ),
-        Claim(
-            "Figure 1: μ = λ is a good trade-off between regret and time.",
-            "section 5, Results; caption of Figure 1",
-            {
-                settings: [
-                    _similar(pairs, settings, "EK-UCB μ = 10", "EK-UCB μ = 1"),
-                    _slower(pairs, settings, "EK-UCB μ = 1", "EK-UCB μ = 10"),
-                    _difference(pairs, settings, "EK-UCB μ = 10", "EK-UCB μ = 100"),
-                ]
-                for settings in BOTH
-            },
-            f"regret at most {MARGIN:.0%} above that of μ = 1 in less time, and less regret than μ = 100",
-        ),
-    ]
-
-
-def _exact(pairs: Pairs) -> list[Claim]:
-    """Claims that compare with the exact algorithm."""
-    full = ("EK-UCB μ = 1", "CBKB")
-    return [
-        Claim(
-            "Figure 1: EK-UCB achieves low regret while running in low computational time.",
-            "section 5, Results",
-            {
-                settings: [
-                    _similar(pairs, settings, "EK-UCB μ = 10", "K-UCB"),
-                    _slower(pairs, settings, "K-UCB", "EK-UCB μ = 10"),
-                ]
-                for settings in BOTH
-            },
-            f"at μ = λ: regret at most {MARGIN:.0%} above K-UCB's in less time",
-        ),
-        Claim(
-            "Figure 1: K-UCB obtains the best regret.",
-            "section 5, Results",
-            {
-                settings: [_difference(pairs, settings, "K-UCB", rival) for rival in ("EK-UCB μ = 10", *RIVALS[:-1])]
-                for settings in BOTH
-            },
-            "paired difference of the final regrets",
-        ),
-        Claim(
-            "Figure 1: EK-UCB with μ = 1 and CBKB essentially take the full dictionary, m ≈ T.",
-            "section 5, Results",
-            {
-                settings: [above(policy, pairs.kept(f"Bump, {settings}", policy), 0.9) for policy in full]
-                for settings in BOTH
-            },
-            "final m over T, at least 90 %",
-        ),
-        Claim(
-            "Figure 1: EK-UCB with μ = 1 and CBKB match K-UCB's regret.",
-            "section 5, Results",
-            {settings: [_similar(pairs, settings, policy, "K-UCB") for policy in full] for settings in BOTH},
-            f"regret at most {MARGIN:.0%} above K-UCB's",
-        ),
-        Claim(
-            "Figure 1: EK-UCB with μ = 1 and CBKB cost more time than K-UCB.",
-            "section 5, Results",
-            {settings: [_slower(pairs, settings, policy, "K-UCB") for policy in full] for settings in BOTH},
-            "ratio of processor times",
-        ),
-    ]
-
-
-def _others(pairs: Pairs) -> list[Claim]:
-    """CBKB, SupKernelUCB and the compromise."""
+    def slower(settings: str, first: str, second: str, times: float = 1.0) -> Finding:
+        ratio = pairs.time_ratio(f"Bump, {settings}", first, second, alike=_alike(first, second))
+        return above(f"{first} against {second}", ratio, times)
 
     def compromise(settings: str, rival: str) -> Finding:
-        own = "EK-UCB μ = 10"
-        return below(rival, pairs.product_ratio(f"Bump, {settings}", own, rival, alike=_alike(own, rival)), 1.0)
+        ratio = pairs.product_ratio(f"Bump, {settings}", OWN, rival, alike=_alike(OWN, rival))
+        return below(rival, ratio, 1.0)
 
+    def claim(statement: str, measure: str, findings: Callable[[str], list[Finding]], place: str = PLACE) -> Claim:
+        return Claim(f"Figure 1: {statement}", place, {settings: findings(settings) for settings in BOTH}, measure)
+
+    chain = (("EK-UCB μ = 1", OWN), (OWN, "EK-UCB μ = 100"))
+    full = ("EK-UCB μ = 1", "CBKB")
     return [
-        Claim(
-            "Figure 1: CBKB runs much slower than CBBKB.",
-            "section 5, Results",
-            {
-                settings: [above("C = 10", pairs.time_ratio(f"Bump, {settings}", "CBKB", "CBBKB C = 10"), 2.0)]
-                for settings in BOTH
-            },
+        claim(
+            "for a smaller μ EK-UCB achieves a better regret.",
+            "paired difference of the final regrets of neighbouring μ",
+            lambda settings: [less_regret(settings, *pair) for pair in chain],
+            f"{PLACE}; caption of Figure 1",
+        ),
+        claim(
+            "for a smaller μ EK-UCB takes more time.",
+            "ratio of processor times of neighbouring μ",
+            lambda settings: [slower(settings, *pair) for pair in chain],
+            f"{PLACE}; caption of Figure 1",
+        ),
+        claim(
+            "μ = λ is a good trade-off between regret and time.",
+            f"regret at most {MARGIN:.0%} above that of μ = 1 in less time, and less regret than μ = 100",
+            lambda settings: [
+                similar(settings, OWN, "EK-UCB μ = 1"),
+                slower(settings, "EK-UCB μ = 1", OWN),
+                less_regret(settings, OWN, "EK-UCB μ = 100"),
+            ],
+            f"{PLACE}; caption of Figure 1",
+        ),
+        claim(
+            "EK-UCB achieves low regret while running in low computational time.",
+            f"at μ = λ: regret at most {MARGIN:.0%} above K-UCB's in less time",
+            lambda settings: [similar(settings, OWN, "K-UCB"), slower(settings, "K-UCB", OWN)],
+        ),
+        claim(
+            "K-UCB obtains the best regret.",
+            "paired difference of the final regrets",
+            lambda settings: [less_regret(settings, "K-UCB", rival) for rival in (OWN, *RIVALS[:-1])],
+        ),
+        claim(
+            "EK-UCB with μ = 1 and CBKB essentially take the full dictionary, m ≈ T.",
+            "final m over T, at least 90 %",
+            lambda settings: [above(policy, pairs.kept(f"Bump, {settings}", policy), 0.9) for policy in full],
+        ),
+        claim(
+            "EK-UCB with μ = 1 and CBKB match K-UCB's regret.",
+            f"regret at most {MARGIN:.0%} above K-UCB's",
+            lambda settings: [similar(settings, policy, "K-UCB") for policy in full],
+        ),
+        claim(
+            "EK-UCB with μ = 1 and CBKB cost more time than K-UCB.",
+            "ratio of processor times",
+            lambda settings: [slower(settings, policy, "K-UCB") for policy in full],
+        ),
+        claim(
+            "CBKB runs much slower than CBBKB.",
             "at least twice the processor time",
+            lambda settings: [slower(settings, "CBKB", "CBBKB C = 10", 2.0)],
         ),
-        Claim(
-            "Figure 1: SupKernelUCB performs poorly.",
-            "section 5, Results",
-            {
-                settings: [
-                    above(
-                        "against K-UCB",
-                        pairs.relative_regret(f"Bump, {settings}", "SupKernelUCB", "K-UCB"),
-                        MARGIN,
-                    )
-                ]
-                for settings in BOTH
-            },
+        claim(
+            "SupKernelUCB performs poorly.",
             f"regret more than {MARGIN:.0%} above K-UCB's",
+            lambda settings: [
+                above("against K-UCB", pairs.relative_regret(f"Bump, {settings}", "SupKernelUCB", "K-UCB"), MARGIN)
+            ],
         ),
-        Claim(
-            "Figure 1: SupKernelUCB is too slow in practice.",
-            "section 5, Results",
-            {settings: [_slower(pairs, settings, "SupKernelUCB", "K-UCB")] for settings in BOTH},
+        claim(
+            "SupKernelUCB is too slow in practice.",
             "more processor time than K-UCB",
+            lambda settings: [slower(settings, "SupKernelUCB", "K-UCB")],
         ),
         Claim(
             "CGP-UCB and K-UCB differ only in β.",
@@ -192,14 +134,19 @@ def _others(pairs: Pairs) -> list[Claim]:
         ),
         Claim(
             "SupKernelUCB's elimination might be beneficial for large T.",
-            "section 5, Results",
+            PLACE,
             {},
             "no run: 2000 rounds are not large, and its exact stages cost too much beyond",
         ),
-        Claim(
-            "Figure 1: EK-UCB with μ = λ matches the best compromise between regret and time.",
-            "caption of Figure 1",
-            {settings: [compromise(settings, rival) for rival in RIVALS] for settings in BOTH},
+        claim(
+            "EK-UCB with μ = λ matches the best compromise between regret and time.",
             "regret × time below that of every other algorithm",
+            lambda settings: [compromise(settings, rival) for rival in RIVALS],
+            "caption of Figure 1",
         ),
     ]
+
+
+def _alike(first: str, second: str) -> bool:
+    """Return whether both are EK-UCB, whose μ makes no difference where every point is kept."""
+    return first.startswith("EK-UCB") and second.startswith("EK-UCB")

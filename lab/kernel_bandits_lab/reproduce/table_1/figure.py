@@ -161,7 +161,7 @@ def _note(measurements: Sequence[Measurement]) -> str:
 
 
 def tables(folder: Path) -> list[Table]:
-    """Return the fitted exponents beside the paper's complexities, and the times and sizes behind them."""
+    """Return the fitted exponents beside the paper's complexities."""
     measurements = read(folder)
     heads = ["algorithm", "paper: time", "paper: space"]
     heads += [f"{quantity}: {axis}" for quantity in ("time", "memory") for axis, _ in AXES]
@@ -174,7 +174,7 @@ def tables(folder: Path) -> list[Table]:
         "over seeds; in brackets the exponent of the paper's leading term. In the paper's columns C is the number of "
         "actions, and m stands for d_eff."
     )
-    return [Table("Fitted exponents", tuple(heads), tuple(map(tuple, rows)), note), _ends(measurements)]
+    return [Table("Fitted exponents", tuple(heads), tuple(map(tuple, rows)), note)]
 
 
 _QUANTITIES: tuple[Quantity, ...] = ("time", "memory")
@@ -186,24 +186,6 @@ def _cell(measurements: Sequence[Measurement], label: str, axis: Axis, quantity:
     if not np.isfinite(found.value):
         return "–"
     return f"{found} [{expected:g}]" if expected is not None else str(found)
-
-
-def _ends(measurements: Sequence[Measurement]) -> Table:
-    rows = []
-    for algorithm in ALGORITHMS:
-        ends = [one for one in measurements if one.case.algorithm == algorithm.label and one.case.axis == "T"]
-        if ends:
-            rows.append(
-                (
-                    algorithm.label,
-                    str(ends[0].rounds[-1]),
-                    f"{np.median([one.sizes[-1] for one in ends]):.0f}",
-                    f"{1e6 * np.median([one.seconds[-1] / one.rounds[-1] for one in ends]):.0f}",
-                    f"{np.median([one.peak_bytes[-1] for one in ends]) / 1e6:.2f}",
-                )
-            )
-    heads = ("algorithm", "T", "points that carry the model", "µs a round", "peak MB")
-    return Table("At the end of the axis T", heads, tuple(rows), "Medians over seeds.")
 
 
 def claims(folder: Path) -> list[Claim]:

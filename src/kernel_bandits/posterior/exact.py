@@ -105,9 +105,10 @@ class ExactRegression:
     __slots__ = ("_inverse_trace", "_room", "kernel", "log_determinant", "regularization", "size")
 
     def __init__(self, kernel: KernelLike, regularization: float) -> None:
-        self.kernel, self.regularization = kernel, regularization
-        self.log_determinant = 0.0
-        self.size = 0
+        self.kernel: KernelLike = kernel
+        self.regularization: float = regularization
+        self.log_determinant: float = 0.0
+        self.size: int = 0
         self._inverse_trace = 0.0
         empty, square = np.zeros(0), np.zeros((0, 0))
         self._room = _Room(square, empty, empty, square, square, None, 0)
@@ -248,10 +249,12 @@ class ExactPosterior(RegressionPosterior):
     approximation = "exact"
 
     def __init__(self, kernel: KernelLike, regularization: float) -> None:
-        self.kernel, self.regularization = as_kernel(kernel), as_positive("regularization", regularization)
-        self.regression = self.with_pending = ExactRegression(self.kernel, self.regularization)
-        self.awaited = Pending[FloatArray]()
-        self.dimension = None
+        self.kernel: KernelLike = as_kernel(kernel)
+        self.regularization: float = as_positive("regularization", regularization)
+        self.regression: ExactRegression = ExactRegression(self.kernel, self.regularization)
+        self.with_pending: ExactRegression = self.regression
+        self.awaited: Pending[FloatArray] = Pending[FloatArray]()
+        self.dimension: int | None = None
 
     round_index: int = fact("regression.size")
 

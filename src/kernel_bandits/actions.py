@@ -527,6 +527,11 @@ class Box:
         return np.concatenate(found)
 
     @property
+    def is_choice(self) -> NDArray[np.bool_]:
+        """Which settings are choices, shape (k,)."""
+        return np.array([isinstance(one, Choice) for one in self.settings])
+
+    @property
     def is_counted(self) -> NDArray[np.bool_]:
         """Which settings are choices or whole numbers, shape (k,)."""
         return np.array([one.whole for one in self.settings])

@@ -14,7 +14,7 @@ from kernel_bandits.confidence import Confidence, GuaranteedRadius, StageRadius,
 from kernel_bandits.errors import InputError
 from kernel_bandits.policy.policy import Choice, Policy
 from kernel_bandits.posterior.arms import reseeded_factory
-from kernel_bandits.posterior.base import Evaluation, Model, Posterior
+from kernel_bandits.posterior.base import Evaluation, Model, Posterior, Weights
 from kernel_bandits.theory import number_of_stages
 from kernel_bandits.values import Pending, evolve
 
@@ -96,13 +96,7 @@ class Stages(Model):
     def _stage(self, stage: int) -> Posterior:
         return self._posteriors[stage] if stage < len(self._posteriors) else self._build(stage)
 
-    def learned(
-        self,
-        points: FloatArray,
-        rewards: FloatArray,
-        weights: FloatArray | None = None,
-        evaluated: _Outcome | None = None,
-    ) -> Self:
+    def learned(self, points: FloatArray, rewards: FloatArray, weights: Weights = None, evaluated: Any = None) -> Self:
         _refuse_weights(weights)
         stages = self
         for row in range(len(points)):
@@ -126,9 +120,7 @@ class Stages(Model):
                 stages = evolve(stages._with(outcome.stage, posterior), stage_of=stage_of)
         return stages
 
-    def settled(
-        self, keys: Sequence[int], points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None
-    ) -> Self:
+    def settled(self, keys: Sequence[int], points: FloatArray, rewards: FloatArray, weights: Weights = None) -> Self:
         _refuse_weights(weights)
         stages = self
         for row, key in enumerate(keys):

@@ -557,19 +557,19 @@ class ForgettingPosterior(PosteriorAround):
             _times=self._times.appended(time),
             _clock=clock,
             round_index=self.round_index + 1,
+            # where rewards have changed but nothing can be rebuilt, the next reward shows it again
+            _test=test if changed_at is None else self._test,
         )
         if self._unequal is not None and after.round_index >= self._unequal_next:
             after = evolve(after._with_noise(self._unequal), _unequal_next=self._unequal.after(after.round_index))
         is_reweighed = after.noise is not self.noise and any(one and one.posterior for one in (self.noise, after.noise))
         if changed_at is None and clock - self._renewed < self.forgetting.step and not is_reweighed:
-            return evolve(after, _test=test)
-        renewed = after._renewed_since(0 if changed_at is None else changed_at)
-        if changed_at is None:
-            return after._late() if renewed is None else renewed
+            return after
+        renewed = after._renewed_since(changed_at or 0)
         if renewed is None:
-            # the test is as it was: it is tried again with the next reward
             return after._late()
-        assert test is not None
+        if test is None or changed_at is None:
+            return renewed
         return evolve(renewed, _test=test.anew(clock), _changed_at=changed_at)
 
     def _with_noise(self, unequal: UnequalNoise) -> Self:

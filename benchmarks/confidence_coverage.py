@@ -76,7 +76,7 @@ def draw_function(generator: np.random.Generator) -> KnownFunction:
 def projected_distance(posterior: NystromPosterior, function: KnownFunction) -> float:
     """‖θ̃ − θ*‖ in the norm of Ṽ: (q − w)ᵀA(q − w) + λ(B² − ‖q‖²), squared, with q = J θ*(Z) the projection of θ*."""
     basis, regression = posterior.basis, posterior.regression
-    projection = basis.factor.T @ function(posterior.dictionary_points)
+    projection = basis.whitening.upper.T @ function(posterior.dictionary_points)
     gap = projection - regression.weights
     inside = gap @ np.linalg.solve(regression.covariance, gap)
     return math.sqrt(max(float(inside + RIDGE * (NORM**2 - projection @ projection)), 0.0))
@@ -227,7 +227,7 @@ def print_bounds(lateness: tuple[int, ...], *, in_stages: bool) -> None:
             run = delayed(bounds_run)
             runs = Parallel(n_jobs=-1)(run(kind, late, seed, in_stages=in_stages) for seed in range(RUNS))
             failed, without = sum(run.failed for run in runs), sum(run.failed_settled for run in runs)
-            factor = np.mean([run.factor for run in runs])
+            factor = np.mean([run.whitening.upper for run in runs])
             print(f"| {kind} | {late} | {failed} | {allowed} | {without} | {factor:.2f} |", flush=True)
     if in_stages:
         print(f"At most {max(run.stages for run in runs)} stages were reached.")

@@ -212,7 +212,7 @@ def choose_many(policy: TablePolicy, asked: Sequence[Asked]) -> list[Any]:
     for places in alike.values():
         offer = asked[places[0]].offer
         try:
-            choices = policy.choices([asked[place].row for place in places], offer)
+            choices = policy.select_many([asked[place].row for place in places], offer)
         except KernelBanditsError:
             # each says what is wrong with it
             continue

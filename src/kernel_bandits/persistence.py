@@ -33,7 +33,7 @@ from kernel_bandits.version import __version__
 
 MAGIC = b"kernel-bandits policy\n"
 # Raise by one when the classes can no longer be filled from a file of the release before.
-FORMAT = 13
+FORMAT = 14
 DIGEST_BYTES = hashlib.sha256().digest_size
 Json: TypeAlias = Any
 
@@ -210,11 +210,10 @@ def _stream_of(generator: np.random.Generator) -> tuple[Any, Any]:
     return generator.bit_generator.state, tuple(getattr(generator.bit_generator.seed_seq, "spawn_key", ()))
 
 
-def _rows(rows: Any, length: Any, width: Any) -> Rows:
-    fits = isinstance(rows, np.ndarray) and type(length) is int and length >= 1
-    if not fits or not (width is None or (type(width) is int and (rows.shape[1:] == (width,) or not len(rows)))):
+def _rows(rows: Any, length: Any) -> Rows:
+    if not (isinstance(rows, np.ndarray) and type(length) is int and length >= 1):
         raise InputError("its manifest holds rows that are none.")
-    return Rows.of(rows, length, width)
+    return Rows.of(rows, length)
 
 
 def _pending(*items: Any) -> Pending[Any]:
@@ -227,7 +226,7 @@ def _pending(*items: Any) -> Pending[Any]:
 _KINDS: dict[str, tuple[type, Callable[[Any], Any], Callable[..., Any]]] = {
     "list": (list, tuple, lambda *items: list(items)),
     "dict": (dict, lambda mapping: tuple(mapping.items()), lambda *items: dict(items)),
-    "rows": (Rows, lambda rows: (rows.array, rows.length, rows.width), _rows),
+    "rows": (Rows, lambda rows: (rows.array, rows.length), _rows),
     "pending": (Pending, lambda pending: tuple(pending.items()), _pending),
     "generator": (np.random.Generator, _stream_of, restored),
     "seed": (

@@ -80,41 +80,35 @@ class Rows:
     Attributes:
         size: how many there are.
         length: of a block, in rows.
-        width: of the vectors, where they may be shorter: zeros stand behind. None where all are as long as the first.
         tail: the rows of the last block, a view: all of them while there is only one.
     """
 
-    __slots__ = ("_blocks", "length", "size", "tail", "width")
+    __slots__ = ("_blocks", "length", "size", "tail")
 
-    def __init__(self, length: int = 512, width: int | None = None) -> None:
+    def __init__(self, length: int = 512) -> None:
         self._blocks: tuple[_Block, ...] = ()
         self.length: int = length
-        self.width: int | None = width
         self.size: int = 0
-        self.tail: NDArray[Any] = np.empty((0, width or 0))
+        self.tail: NDArray[Any] = np.empty((0, 0))
 
     def __len__(self) -> int:
         return self.size
 
     def appended(self, row: Any) -> Self:
         """Return these with one more row, a number or a vector."""
-        place, blocks, width = self.size % self.length, self._blocks, self.width
+        place, blocks = self.size % self.length, self._blocks
         if not place:
             like = np.asarray(row)
-            shape = like.shape if width is None else (width,)
-            blocks = (*blocks, _Block(np.zeros((self.length, *shape), dtype=like.dtype), 0))
+            blocks = (*blocks, _Block(np.zeros((self.length, *like.shape), dtype=like.dtype), 0))
         elif blocks[-1].taken != place:
             blocks = (*blocks[:-1], _Block(blocks[-1].rows.copy(), place))
         block = blocks[-1]
         # taken before it is written: if that fails, the next to append copies
         block.taken = place + 1
-        if width is None:
-            block.rows[place] = row
-        else:
-            block.rows[place, : len(row)], block.rows[place, len(row) :] = row, 0.0
+        block.rows[place] = row
         # not evolve: every round appends some rows
         after = object.__new__(type(self))
-        after.length, after.width, after.size = self.length, width, self.size + 1
+        after.length, after.size = self.length, self.size + 1
         after._blocks, after.tail = blocks, block.rows[: place + 1]
         return after
 
@@ -154,16 +148,16 @@ class Rows:
         return sum(block.rows.nbytes for block in self._blocks)
 
     @classmethod
-    def of(cls, rows: NDArray[Any], length: int = 512, width: int | None = None) -> Self:
+    def of(cls, rows: NDArray[Any], length: int = 512) -> Self:
         """Return rows (n, …) to grow from."""
-        return evolve(cls(length).extended(rows), width=width) if len(rows) else cls(length, width)
+        return cls(length).extended(rows)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         del memo  # nobody can tell a copy from a value that is never changed
         return self
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return type(self).of, (self.array, self.length, self.width)
+        return type(self).of, (self.array, self.length)
 
 
 # Keys that share a chunk: an update copies one chunk and the list of chunks, a few hundred entries each.

@@ -40,7 +40,7 @@ def test_scores_fall_within_a_block_once_a_repeat_is_drawn(seed):
     np.testing.assert_allclose(together.score(block), one_by_one.score(block), rtol=1e-9)
     # what was drawn is remembered: with Q as it was at first several times as many would have been drawn
     assert (np.asarray(together.score(block)) < 0.5 * np.asarray(start.score(block))).all()
-    assert together.coins.next == one_by_one.coins.next
+    assert together._used == one_by_one._used
 
 
 def test_a_block_ends_at_a_draw_that_adds_a_direction():

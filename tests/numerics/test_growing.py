@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel_bandits.numerics.linalg import Symmetric
-from kernel_bandits.posterior.basis import InverseFactor
+from kernel_bandits.posterior.basis import AnchorBasis
 
 seeds = st.integers(0, 2**32 - 1)
 # a matrix of this many rows, then steps: a further coordinate, terms of either sign, or what waits joins
@@ -74,43 +74,51 @@ def factor_of(generator, size):
     return lower / max(size, 1) ** 0.5 + np.diag(0.5 + generator.random(size))
 
 
+class Table:
+    """A kernel between numbered points, whose Gram matrix is given."""
+
+    def __init__(self, gram):
+        self.gram = gram
+
+    def __call__(self, first, second):
+        return self.gram[np.ix_(first[:, 0].astype(int), second[:, 0].astype(int))]
+
+    def diag(self, points):
+        return np.diagonal(self.gram)[points[:, 0].astype(int)]
+
+
 def grown_to(lower, start=0, settle=()):
-    """Return J for L, of which the first rows are given at once and the others one by one."""
-    inverse = np.linalg.inv(lower[:start, :start])
-    grown = InverseFactor(np.ascontiguousarray(inverse.T), lower[:start, :start])
+    """Return the basis of LLᵀ, of which the first anchors are given at once and the others one by one."""
+    inverse, first = np.linalg.inv(lower[:start, :start]), np.arange(float(start))[:, None]
+    kernel = Table(lower @ lower.T)
+    grown = AnchorBasis(kernel, 1e-9, first, np.ascontiguousarray(inverse.T), lower[:start, :start])
     for size in range(start, len(lower)):
-        grown = extended(grown, lower, size)
+        grown = extended(grown, size)
         if size in settle:
-            grown = grown.settled()
+            grown.whitening = grown.whitening.settled()
     return grown
 
 
-def extended(grown, lower, size):
-    """Return J with the row of L behind so many."""
-    features, pivot = lower[size, :size], lower[size, size]
-    coefficients = -np.linalg.solve(lower[:size, :size].T, features)
-    return grown.bordered(features, coefficients, pivot)
+def extended(grown, number):
+    point = np.array([float(number)])
+    features = grown(point[None, :]).features[0]
+    return grown.with_anchor(point, features)[0]
 
 
 def assert_inverse(grown, lower, generator):
     size, inverse = len(lower), np.linalg.inv(lower)
-    assert grown.size == size
+    assert len(grown) == size
     vector, rows = generator.normal(size=size), generator.normal(size=(3, size))
     close = {"atol": 1e-8, "rtol": 1e-8}
-    np.testing.assert_allclose(grown.upper, inverse.T, **close)
-    np.testing.assert_allclose(grown.times(rows.copy()), rows @ inverse.T, **close)
-    np.testing.assert_allclose(grown.times_transpose(rows.copy()), rows @ inverse, **close)
-    np.testing.assert_allclose(grown.transpose_times_vector(vector), inverse.T @ vector, **close)
-    features, coefficients = grown.solve(vector.copy())
-    np.testing.assert_allclose(lower @ features, vector, **close)
-    np.testing.assert_allclose(lower.T @ coefficients, -features, **close)
-    for count in {1, size // 2, size} - {0}:
-        np.testing.assert_allclose(grown.last_rows(count), inverse[size - count :], **close)
+    np.testing.assert_allclose(grown.whitening.upper, inverse.T, **close)
+    np.testing.assert_allclose(grown.whitening.times(rows.copy()), rows @ inverse.T, **close)
+    np.testing.assert_allclose(grown.whitening.times_transpose(rows.copy()), rows @ inverse, **close)
+    np.testing.assert_allclose(grown.whitening.transpose_times_vector(vector), inverse.T @ vector, **close)
 
 
 @given(size=st.integers(1, 70), start=st.integers(0, 70), settle=st.sets(st.integers(0, 70)), seed=seeds)
 @settings(deadline=None)
-def test_an_inverse_factor_is_the_inverse_of_the_factor(size, start, settle, seed):
+def test_a_basis_holds_the_inverse_of_the_factor(size, start, settle, seed):
     generator = np.random.default_rng(seed)
     lower = factor_of(generator, size)
     assert_inverse(grown_to(lower, min(start, size), settle), lower, generator)
@@ -118,16 +126,17 @@ def test_an_inverse_factor_is_the_inverse_of_the_factor(size, start, settle, see
 
 @given(seed=seeds, size=st.integers(1, 30), further=st.integers(0, 30))
 @settings(deadline=None)
-def test_inverse_factors_that_grow_from_one_are_values(seed, size, further):
+def test_bases_that_grow_from_one_are_values(seed, size, further):
     generator = np.random.default_rng(seed)
-    factors = [factor_of(generator, size + further) for _ in range(2)]
-    factors[1][:size, :size] = factors[0][:size, :size]
-    common = grown_to(factors[0][:size, :size])
+    lower = factor_of(generator, size + 2 * further)
+    common, numbers = grown_to(lower[:size, :size]), np.arange(size + 2 * further)
+    common.kernel = Table(lower @ lower.T)
     branches = [common, common]
     for row in range(size, size + further):
-        branches = [extended(branch, lower, row) for branch, lower in zip(branches, factors, strict=True)]
-    for branch, lower in zip([*branches, common], [*factors, factors[0][:size, :size]], strict=True):
-        assert_inverse(branch, lower, generator)
+        branches = [extended(branch, row + place) for branch, place in zip(branches, (0, further), strict=True)]
+    ends = [numbers[: size + further], np.delete(numbers, np.s_[size : size + further]), numbers[:size]]
+    for branch, own in zip([*branches, common], ends, strict=True):
+        assert_inverse(branch, np.linalg.cholesky(common.kernel.gram[np.ix_(own, own)]), generator)
 
 
 def test_rows_are_solved_for_as_accurately_as_the_condition_allows():
@@ -136,13 +145,6 @@ def test_rows_are_solved_for_as_accurately_as_the_condition_allows():
     points = np.linspace(0.0, 1.0, size)
     lower = np.linalg.cholesky(np.exp(-np.abs(points[:, None] - points)) ** 2 + 1e-12 * np.eye(size))
     lower[150:] *= np.geomspace(1.0, 1e-6, 150)[:, None]
-    grown = InverseFactor()
-    for row in range(size):
-        features, pivot = lower[row, :row], lower[row, row]
-        # r = −L⁻ᵀφ from the packed rows; φ itself is at hand
-        column = lower[:row, :row] @ features
-        solved, coefficients = grown.solve(column) if row else (features, features)
-        np.testing.assert_allclose(solved, features, atol=1e-9)
-        grown = grown.bordered(features, coefficients, pivot)
+    grown = grown_to(lower)
     assert np.linalg.cond(lower) > 1e7
-    np.testing.assert_allclose(grown.upper.T @ lower, np.eye(size), atol=1e-8)
+    np.testing.assert_allclose(grown.whitening.upper.T @ lower, np.eye(size), atol=1e-8)

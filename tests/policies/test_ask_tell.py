@@ -217,7 +217,7 @@ def test_a_kernel_that_fails_expires_no_decision():
     kernel = Failing()
     asked = kb.ek_ucb(kernel, seed=0)
     decisions = [asked.ask([0.2 * number], PROBE[1][:, :1]) for number in range(5)]
-    kernel.answers = 1
+    kernel.answers = 0
     with pytest.raises(RuntimeError, match="kernel failed"):
         asked.expire_before(decisions[3].id)
     assert asked.pending == (0, 1, 2, 3, 4)

@@ -177,8 +177,8 @@ def test_a_higher_peak_is_found_though_a_lower_one_is_known():
 
 @pytest.mark.parametrize("size", [6, 9, 12, 15, 18, 21, 24])
 def test_later_points_are_few_and_ever_rarer(size):
-    counts = np.array([later(size, played) for played in range(size, 2000)])
     expected = max(0, min(size, IN_ALL - size))
+    counts = np.array([later(expected, size, played) for played in range(size, 2000)])
     steps = np.flatnonzero(np.diff(counts))
     assert (np.diff(counts) <= 1).all()
     assert counts[0] == 0

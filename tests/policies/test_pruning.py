@@ -118,9 +118,3 @@ def test_the_std_is_below_what_a_few_of_its_values_say(seed, lengthscale, rounds
     bounds = nystrom.std_bounds(policy.posterior.kernel, points, np.ones(300), known, std[known])
     assert np.all(bounds >= std - 1e-7)
     np.testing.assert_allclose(bounds[known], std[known], atol=1e-7)
-
-
-def test_the_likely_winners_are_the_actions_with_the_largest_bounds():
-    bounds = np.random.default_rng(0).normal(size=1000)
-    found = nystrom.likely_winners(bounds)
-    assert set(found.tolist()) == set(np.argsort(bounds)[-nystrom.LIKELY_WINNERS :].tolist())

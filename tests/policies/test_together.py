@@ -211,20 +211,6 @@ def test_ids_of_decisions_are_counted_whoever_opens_them():
     assert policy.issued == 11
 
 
-def test_a_forgotten_choice_leaves_no_trace_in_the_model():
-    chosen, told = kb.ek_ucb(kb.Gaussian(0.5), seed=0), kb.ek_ucb(kb.Gaussian(0.5), seed=0)
-    contexts, actions, rewards = log(40, 1)
-    for context, reward in zip(contexts, rewards, strict=True):
-        decision = chosen.select(context, actions)
-        chosen.forget_choice()
-        for policy in (chosen, told):
-            policy.update(context, decision.action, reward)
-    # bit for bit, although the choice was computed for all actions at once
-    mine, other = (policy.predict(contexts[0], actions) for policy in (chosen, told))
-    np.testing.assert_array_equal(mine.mean, other.mean)
-    np.testing.assert_array_equal(mine.std, other.std)
-
-
 def test_rewards_that_take_several_products_are_learned_as_one_by_one():
     many, single = (kb.ek_ucb(kb.Gaussian(0.3), dictionary=kb.Kors(max_size=20), seed=4) for _ in range(2))
     contexts, actions, rewards = log(400, 1)

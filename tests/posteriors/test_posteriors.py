@@ -180,7 +180,7 @@ def test_hundred_thousand_rounds_of_near_duplicates_and_repeats(history):
 
 def orthonormality_error(posterior):
     gram = posterior.kernel(posterior.dictionary_points)
-    basis = posterior.basis.factor.T
+    basis = posterior.basis.whitening.upper.T
     return np.abs(basis @ gram @ basis.T - np.eye(len(gram))).max()
 
 
@@ -191,7 +191,7 @@ def test_the_basis_of_the_anchors_stays_orthonormal():
     posterior = learn(kors(kb.Gaussian(0.3), 0.1, leverage_regularization=0.01), points, rewards)
     gram = posterior.kernel(posterior.dictionary_points)
     assert np.linalg.cond(gram) > 1e10
-    basis = posterior.basis.factor.T.astype(dense.EXTENDED)
+    basis = posterior.basis.whitening.upper.T.astype(dense.EXTENDED)
     product = basis @ gram.astype(dense.EXTENDED) @ basis.T
     np.testing.assert_allclose(product.astype(float), np.eye(len(gram)), atol=1e-7)
 

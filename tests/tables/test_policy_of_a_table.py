@@ -121,7 +121,6 @@ CALLS = {
     "best": (lambda t, _: t.best(ROW, mask=BLUE), lambda a, _: a.best(VECTOR, ARMS, MASK)),
     "outlook": (lambda t, _: t.outlook(ROW, more_than=0.1), lambda a, _: a.outlook(VECTOR, ARMS, more_than=0.1)),
     "select_many": (lambda t, _: t.select_many(ROWS), lambda a, _: a.select_many(VECTORS, ARMS)),
-    "choices": (lambda t, _: t.choices(ROWS), lambda a, _: a.choices(VECTORS, ARMS)),
     "ask_many": (lambda t, _: t.ask_many(ROWS), lambda a, _: a.ask_many(VECTORS, ARMS)),
     "await_many": (lambda t, _: t.await_many(ROWS, ["blue", "red"]), lambda a, _: a.await_many(VECTORS, ARMS[::-1])),
     "update": (
@@ -154,7 +153,6 @@ CALLS = {
     "save": (loaded, loaded),
     "reseed": (lambda t, _: t.reseed(9), lambda a, _: a.reseed(9)),
     "reseed_choices": (lambda t, _: t.reseed_choices(9), lambda a, _: a.reseed_choices(9)),
-    "forget_choice": (lambda t, _: t.forget_choice(), lambda a, _: a.forget_choice()),
 }
 
 

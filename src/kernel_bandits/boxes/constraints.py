@@ -60,25 +60,32 @@ class Constraint(ABC):
         """What is taken off outputs before they are learned."""
         return self.limit if self.prior_mean is None else self.prior_mean
 
+    @property
     @abstractmethod
+    def sign(self) -> float:
+        """1 where the output must stay below the limit, −1 where it must stay above."""
+
+    def bound(self, mean: FloatArray, std: FloatArray) -> FloatArray:
+        """Return the value, c standard deviations towards the limit, that must keep it."""
+        return mean + self.sign * self.deviations * std
+
     def excess(self, mean: FloatArray, std: FloatArray) -> FloatArray:
         """Return by how much outputs of this mean and std may pass the limit; at most 0 if an action is allowed."""
+        return self.sign * (self.bound(mean, std) - self.limit)
 
 
 @dataclass(frozen=True)
 class Below(Constraint):
     """An output that must stay below a limit: mean + c·std ≤ limit."""
 
-    def excess(self, mean: FloatArray, std: FloatArray) -> FloatArray:
-        return mean + self.deviations * std - self.limit
+    sign = 1.0
 
 
 @dataclass(frozen=True)
 class Above(Constraint):
     """An output that must stay above a limit: mean − c·std ≥ limit."""
 
-    def excess(self, mean: FloatArray, std: FloatArray) -> FloatArray:
-        return self.limit - mean + self.deviations * std
+    sign = -1.0
 
 
 class Guards:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from kernel_bandits.actions import Box, Choice, Range, Setting, are_arms
 from kernel_bandits.arrays import FloatArray, join
-from kernel_bandits.boxes.search import around, sobol
+from kernel_bandits.boxes.search import CENTRES, around, sobol
 from kernel_bandits.learning.columns import category_labels
 from kernel_bandits.learning.mixed import NORMAL_MEDIAN
 from kernel_bandits.posterior.base import FLAT, PLANE, Posterior
@@ -28,6 +30,8 @@ MOSTLY_NOISE = 0.5
 HINTS = 3
 # Standard deviation of the peak that hints are weighed for, in widths of the box times √d: distances grow as √d.
 HINT_WIDTH = 0.1
+# Points of the box over which the median expected reward is the usual one.
+USUAL = 32
 # Points of design and later ones together, but at most twice the design: uniform points that all miss an eighth of the
 # box have a probability of (7/8)ⁿ, 5 % for 23 of them.
 IN_ALL = math.ceil(math.log(0.05) / math.log(7.0 / 8.0))
@@ -59,10 +63,13 @@ class BoxDesign:
 
     A model that was fitted to one peak is sure that there is no higher one: rewards on a plateau say nothing of peaks
     elsewhere, and the bounds of a Gaussian process do not allow for them. Therefore some points are played later, ever
-    more rarely: of the experiments around the t-th a share e·n/t², with n points in the design and e later. All in all
-    they are as many as find a peak that an eighth of the box feels in 95 % of all cases. Every other one has
-    the largest of bounds that hold all over the box at once, which follows up hints that a single standard deviation
-    gives up. The others would lower the variance over the box most, whatever the model expects there.
+    more rarely: of the experiments around the t-th a share e·n/t², with n points in the design and e later.
+
+    With choices e = n, and later points are of other levels than the best setting has: where a peak as high as the best
+    one is most likely, if all that is known of it are the rewards near it. Of numbers alone all points together are as
+    many as find a peak that an eighth of the box feels in 95 % of all cases. Every other one has the largest of bounds
+    that hold all over the box at once, which follows up hints that a single standard deviation gives up. The others
+    would lower the variance over the box most, whatever the model expects there.
 
     Attributes:
         seed: of the shifts.
@@ -85,11 +92,14 @@ class BoxDesign:
         if not free:
             return None
         if not shows_nothing and played >= size:
-            other = self._other_level(posterior, context, box) if played % HINTS == 0 else None
-            if other is not None:
-                return other
-            number = later(size, played + 1)
-            return self._later_action(posterior, context, box, number) if number > later(size, played) else None
+            has_choices = bool((box.is_choice & box.free).any())
+            count = size if has_choices else max(0, min(size, IN_ALL - size))
+            number = later(count, size, played + 1)
+            if number == later(count, size, played):
+                return None
+            if has_choices:
+                return self._other_peak(posterior, box, played)
+            return self._later_action(posterior, context, box, number)
         if played >= self._first(free) and played % HINTS == 0 and _has_hints(posterior):
             return self._hint(posterior, box, played)
         waiting = {point[-box.dimension :].tobytes() for point in awaited.values()}
@@ -124,61 +134,76 @@ class BoxDesign:
 
     def _hint(self, posterior: Posterior, box: Box, played: int) -> FloatArray:
         """Return where the rewards speak most for a peak, shape (d_a,), whatever the sensors."""
-        observed = posterior.observed_points
-        awaited = list(posterior.awaited_points.values())
-        points = np.concatenate([observed, awaited]) if awaited else observed
-        # a fixed setting has neither widths nor walls
-        free = box.free
-        width = HINT_WIDTH * math.sqrt(free.sum())
-        places = box.places(points[:, -box.dimension :])
-        surplus = np.zeros(len(places))
-        rewards = posterior.observed_rewards
-        surplus[: len(observed)] = _surplus(rewards, observed[:, : -box.dimension])
+        surplus = _surplus(posterior.observed_rewards, posterior.observed_points[:, : -box.dimension])
 
         def strength(fractions: FloatArray) -> FloatArray:
-            # z = Σ b_i·r_i/√(Σ b_i²), by which a bump b explains the rewards r better than noise does: by ½z² nats; of
-            # those to come, r = 0 is expected
-            bumps = np.exp(
-                -0.5 / width**2 * scipy.spatial.distance.cdist(box.places(box.at(fractions)), places, "sqeuclidean")
-            )
-            return bumps @ surplus / np.sqrt((bumps**2).sum(axis=1) + np.finfo(float).tiny)
+            # z = Σ b_i·r_i/√(Σ b_i²), by which a bump b explains the rewards r better than noise does: by ½z² nats
+            bumps = _bumps(posterior, box, fractions)
+            return bumps[:, : len(surplus)] @ surplus / np.sqrt((bumps**2).sum(axis=1) + np.finfo(float).tiny)
 
-        covering = box.fractions(self._actions(0, box)[:CANDIDATES])
-        best = covering[[strength(covering).argmax()]]
-        own = np.random.SeedSequence(self.seed.entropy, spawn_key=(*self.seed.spawn_key, played))
-        generator = np.random.default_rng(own)
-        near = around(best, width, generator)
-        # those beyond a wall were moved onto it, and bounds are large there anyway
-        inside = np.concatenate([best, near[((near > 0.0) & (near < 1.0))[:, free].all(axis=1)]])
-        return box.at(inside[[strength(inside).argmax()]])[0]
+        places, found = self._scored(box, strength, played)
+        return box.at(places[[found.argmax()]])[0]
 
-    def _other_level(self, posterior: Posterior, context: FloatArray, box: Box) -> FloatArray | None:
-        """Return the best setting so far with another level, shape (d_a,), one that was not played near it yet.
+    def _other_peak(self, posterior: Posterior, box: Box, played: int) -> FloatArray | None:
+        """Return where other levels may have a peak as high as the best one, shape (d_a,), if there is a best one.
 
-        None if there is none. What is known of a level are mostly rewards on its plateau, from which a model concludes
-        that it has no peak.
+        A bump at a place has the height h ~ N(0, H²), with H what the best setting earns above the usual one in its
+        context. Given rewards that are Σ b_i·r_i above the usual h is normal with precision (Σ b_i² + λ/H²)/λ. A place
+        counts by the chance of h > H, by how much of a bump there lies in the box, and by the chance that a peak stands
+        there: in half of all cases where the best one does, and otherwise anywhere.
         """
-        is_choice = np.array([isinstance(one, Choice) for one in box.settings])
-        observed = posterior.observed_points if posterior.approximation != "history-free" else np.empty((0, 0))
-        if not is_choice.any() or not len(observed):
+        if posterior.approximation == "history-free":
             return None
-        actions = observed[:, -box.dimension :]
-        actions = actions[box.contains(actions)]
-        if not len(actions):
+        observed, noise = posterior.observed_points, posterior.regularization
+        some = self._actions(0, box)[:USUAL]
+        contexts = np.repeat(observed[:, : -box.dimension], len(some), axis=0)
+        anywhere = posterior.means(np.hstack([contexts, np.tile(some, (len(observed), 1))]))
+        usual = np.median(anywhere.reshape(len(observed), -1), axis=1)
+        surplus, gains = posterior.observed_rewards - usual, posterior.means(observed) - usual
+        highest = float(gains.max())
+        if not highest > 2.0 * math.sqrt(noise):
             return None
-        best = box.fractions(actions[[posterior.evaluate_finite(join(context, actions)).mean.argmax()]])
-        others = box.neighbours(best)[1:]
-        others = others[(others[:, ~is_choice] == best[:, ~is_choice]).all(axis=1)]
-        awaited = [point[-box.dimension :] for point in posterior.awaited_points.values()]
-        played = box.places(np.concatenate([actions, awaited]) if awaited else actions)
-        offered = box.at(others)
-        away = scipy.spatial.distance.cdist(box.places(offered), played)
-        left = offered[away.min(axis=1) > HINT_WIDTH * math.sqrt(box.free.sum())]
-        if not len(left):
-            return None
-        evaluation = posterior.evaluate_finite(join(context, left))
-        chosen: FloatArray = left[(evaluation.mean + AT_ONCE * evaluation.std).argmax()]
-        return chosen
+        tried = box.fractions(observed[:, -box.dimension :])
+        best, numbers, width = tried[[gains.argmax()]], box.free & ~box.is_choice, _width(box)
+
+        def chance(fractions: FloatArray) -> FloatArray:
+            # what other levels earn says nothing of these
+            bumps = _bumps(posterior, box, fractions) * _same_levels(box, fractions, _played(posterior, box))
+            precision = (bumps**2).sum(axis=1) + noise / highest**2
+            expected = bumps[:, : len(surplus)] @ surplus / precision
+            found = scipy.special.log_ndtr((expected - highest) * np.sqrt(precision / noise))
+            at = fractions[:, numbers] / width
+            found += np.log(scipy.special.ndtr(1.0 / width - at) - scipy.special.ndtr(-at)).sum(axis=1)
+            away = at - best[:, numbers] / width
+            found += np.log1p(np.exp(-0.5 * np.vecdot(away, away)) * (math.sqrt(2.0 * math.pi) * width) ** -at.shape[1])
+            return np.where(_same_levels(box, fractions, best)[:, 0], -np.inf, found)
+
+        # a reward above the usual one is a hint of a peak beside it
+        hints = tried[np.argsort(np.where(_same_levels(box, tried, best)[:, 0], np.inf, -surplus))[:CENTRES]]
+        places, chances = self._scored(box, chance, played, np.concatenate([box.neighbours(best)[1:], hints]))
+        return box.at(places[[chances.argmax()]])[0]
+
+    def _scored(
+        self,
+        box: Box,
+        score: Callable[[FloatArray], FloatArray],
+        played: int,
+        others: FloatArray | None = None,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return fractions (n, k) that cover the box, others, and neighbours of these and of the best; and scores."""
+        own = np.random.SeedSequence(self.seed.entropy, spawn_key=(*self.seed.spawn_key, played))
+        generator, width = np.random.default_rng(own), _width(box)
+
+        def inside(centres: FloatArray) -> FloatArray:
+            # neighbours beyond a wall were moved onto it, and bounds are large there anyway
+            near = around(centres, width, generator)
+            return near[((near > 0.0) & (near < 1.0))[:, box.free].all(axis=1)]
+
+        places = box.fractions(self._actions(0, box)[:CANDIDATES])
+        if others is not None:
+            places = np.concatenate([places, others, inside(others)])
+        places = np.concatenate([places, inside(places[np.argsort(-score(places))[:CENTRES]])])
+        return places, score(places)
 
     def _action(self, number: int, box: Box) -> FloatArray:
         """Return a point of the design, shape (d_a,)."""
@@ -259,7 +284,38 @@ def _surplus(rewards: FloatArray, contexts: FloatArray) -> FloatArray:
     return np.clip(surplus, -AT_ONCE * usual, AT_ONCE * usual) if usual else surplus
 
 
-def later(size: int, played: int) -> int:
-    """Return how many later points are among the first actions that were played, at least the size of the design."""
-    # ∫ e·n/t² dt from n to t = e·(1 − n/t), with e ≤ n: a share of the experiments is at most all of them
-    return int(max(0, min(size, IN_ALL - size)) * (1.0 - size / played))
+def _width(box: Box) -> float:
+    """Return the standard deviation of a bump, in widths of the settings; fixed ones do not count."""
+    return HINT_WIDTH * math.sqrt(box.free.sum())
+
+
+def _played(posterior: Posterior, box: Box) -> FloatArray:
+    """Return fractions of what was observed and is awaited, shape (n, k)."""
+    awaited = list(posterior.awaited_points.values())
+    points = np.concatenate([posterior.observed_points, awaited]) if awaited else posterior.observed_points
+    return box.fractions(points[:, -box.dimension :])
+
+
+def _bumps(posterior: Posterior, box: Box, fractions: FloatArray) -> FloatArray:
+    """Return what is felt of bumps at fractions (m, k) where rewards were observed or are awaited, shape (m, n).
+
+    Of those to come 0 is expected.
+    """
+    places = box.places(box.at(fractions)), box.places(box.at(_played(posterior, box)))
+    found: FloatArray = np.exp(-0.5 / _width(box) ** 2 * scipy.spatial.distance.cdist(*places, "sqeuclidean"))
+    return found
+
+
+def _same_levels(box: Box, left: FloatArray, right: FloatArray) -> NDArray[np.bool_]:
+    """Return whether fractions (m, k) and (n, k) are of the same levels of all choices, shape (m, n)."""
+    levels = [box.alike(fractions)[0][:, box.is_choice] for fractions in (left, right)]
+    same: NDArray[np.bool_] = scipy.spatial.distance.cdist(*levels, "sqeuclidean") == 0.0
+    return same
+
+
+def later(count: int, size: int, played: int) -> int:
+    """Return how many of ``count`` later points are among the first that were played, at least the size of the design.
+
+    ∫ e·n/t² dt from n to t = e·(1 − n/t), with e ≤ n: a share of the experiments is at most all of them.
+    """
+    return int(count * (1.0 - size / played))

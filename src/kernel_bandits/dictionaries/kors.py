@@ -26,39 +26,6 @@ OVERSAMPLING, LEARNED_OVERSAMPLING = 2.0, 1.0
 COINS_AHEAD = 256
 
 
-class Coins:
-    """Uniform numbers of a generator, as a value: which of them are used, and a generator of those to come.
-
-    Attributes:
-        next: the next coin.
-    """
-
-    __slots__ = ("_ahead", "_generator", "_used", "next")
-
-    def __init__(self, generator: np.random.Generator) -> None:
-        self._generator = copy.deepcopy(generator)
-        self._ahead = self._generator.random(COINS_AHEAD)
-        self._used = 0
-        self.next: float = self._ahead.item(0)
-
-    def ahead(self, count: int) -> FloatArray:
-        """Return the next coins, at most this many and at least one."""
-        return self._ahead[self._used : self._used + count]
-
-    def after(self, count: int = 1) -> Self:
-        """Return what is left once some of the coins that :meth:`ahead` showed are used."""
-        used = self._used + count
-        if used == COINS_AHEAD:
-            return type(self)(self._generator)
-        left = copied(self)
-        left._used, left.next = used, self._ahead.item(used)
-        return left
-
-    def reseeded(self, entropy: int) -> Self:
-        """Return coins of the same stream of another seed."""
-        return type(self)(reseeded(self._generator, entropy))
-
-
 def leverage_score(unexplained: Any, level: Any, accuracy: Any) -> Any:
     """Return τ = (1 + ε)·u/(u + μ) of what the drawn points leave unexplained, u.
 
@@ -104,18 +71,28 @@ class LeverageDictionary(Dictionary):
         level: the μ of the score (1 + ε)·u/(u + μ), in the units of u.
     """
 
-    __slots__ = ("coins", "draws", "level", "leverage_accuracy", "leverage_regularization", "max_size", "oversampling")
+    __slots__ = (
+        "_coins",
+        "_generator",
+        "_used",
+        "draws",
+        "level",
+        "leverage_accuracy",
+        "leverage_regularization",
+        "max_size",
+        "oversampling",
+    )
 
     def __init__(
         self, rule: LeverageRule, leverage_regularization: float, level: float, coins: np.random.Generator
     ) -> None:
         self.leverage_regularization: float = leverage_regularization
-        self.level = level
-        self.leverage_accuracy = float(rule.leverage_accuracy)
-        self.oversampling = OVERSAMPLING if rule.oversampling is None else float(rule.oversampling)
-        self.max_size = rule.max_size
-        self.draws = 0
-        self.coins = Coins(coins)
+        self.level: float = level
+        self.leverage_accuracy: float = float(rule.leverage_accuracy)
+        self.oversampling: float = OVERSAMPLING if rule.oversampling is None else float(rule.oversampling)
+        self.max_size: int | None = rule.max_size
+        self.draws: int = 0
+        self._draw_ahead(coins)
 
     @abstractmethod
     def _unexplained(self, candidate: Candidate) -> tuple[FloatArray | float, Any]:
@@ -137,15 +114,27 @@ class LeverageDictionary(Dictionary):
         # p = min(1, γτ), and one coin
         score = leverage_score(unexplained, self.level, self.leverage_accuracy)
         probability = min(self.oversampling * float(score), 1.0)
-        return Proposal(self.coins.next < probability, probability, False, computed)
+        return Proposal(self._coins.item(self._used) < probability, probability, False, computed)
 
     def after(self, candidate: Candidate, proposal: Proposal, appended: bool) -> Self:
-        after = copied(self)
-        if proposal.draw:
-            after, _ = self._drawing(candidate, proposal, appended)
-            after.draws += 1
-        after.coins = self.coins.after()
+        if not proposal.draw:
+            return self._after_coins(1)
+        after = self._drawing(candidate, proposal, appended)[0]._after_coins(1)
+        after.draws += 1
         return after
+
+    def _after_coins(self, count: int) -> Self:
+        """Return a copy in which so many coins are used."""
+        after = copied(self)
+        after._used += count
+        if after._used == COINS_AHEAD:
+            after._draw_ahead(after._generator)
+        return after
+
+    def _draw_ahead(self, generator: np.random.Generator) -> None:
+        """Draw the next coins, in a dictionary that nobody else holds; the generator stays as it is."""
+        self._generator = copy.deepcopy(generator)
+        self._coins, self._used = self._generator.random(COINS_AHEAD), 0
 
     def after_block(self, block: Candidate, redundant: NDArray[np.bool_]) -> tuple[int, Self]:
         features, residual = block.features, np.asarray(block.residual)
@@ -155,12 +144,12 @@ class LeverageDictionary(Dictionary):
         unexplained = np.array(self._unexplained(block)[0])
         dictionary, done = self, 0
         while done < count:
-            coins = dictionary.coins.ahead(count - done)
+            coins = dictionary._coins[dictionary._used :][: count - done]
             scores = leverage_score(unexplained[done : done + len(coins)], self.level, self.leverage_accuracy)
             probabilities = self.oversampling * scores
             drawn = np.flatnonzero(coins < probabilities)
             passed = int(drawn[0]) if len(drawn) else len(coins)
-            dictionary = evolve(dictionary, coins=dictionary.coins.after(passed))
+            dictionary = dictionary._after_coins(passed)
             done += passed
             if len(drawn):
                 if not redundant[done]:
@@ -168,16 +157,17 @@ class LeverageDictionary(Dictionary):
                 # the score of what follows falls with the weight of a point that is drawn again
                 again = Candidate(block.point[done], block.anchors, features[done], residual[done], 0.0, 0.0)
                 proposal = Proposal(draw=True, probability=min(1.0, float(probabilities[passed])))
-                coins_left, draws = dictionary.coins.after(), dictionary.draws + 1
                 dictionary, fall = dictionary._drawing(again, proposal, appended=False)
-                dictionary.coins, dictionary.draws = coins_left, draws
-                done += 1
+                dictionary = dictionary._after_coins(1)
+                dictionary.draws, done = dictionary.draws + 1, done + 1
                 if fall is not None:
                     unexplained[done:] -= self.level * times_vector(features[done:], fall) ** 2
         return count, dictionary
 
     def reseeded(self, entropy: int) -> Self:
-        return evolve(self, coins=self.coins.reseeded(entropy))
+        after = copied(self)
+        after._draw_ahead(reseeded(self._generator, entropy))
+        return after
 
 
 @dataclass(frozen=True, kw_only=True)

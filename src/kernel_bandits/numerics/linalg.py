@@ -22,7 +22,7 @@ from scipy.linalg import blas, lapack
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
-from kernel_bandits.values import Rows, copied, evolve
+from kernel_bandits.values import copied
 
 # OpenBLAS computes products of up to this many multiplications, and matrix-vector products of up to this many entries,
 # in the calling thread; for these NumPy is equally fast and has less overhead.
@@ -256,25 +256,10 @@ def largest_eigenvalue(symmetric: FloatArray) -> float:
     return float(np.linalg.eigvalsh(symmetric).max(initial=0.0))
 
 
-# A symmetric matrix that gains a row and a column now and then, as a value: what is new waits beside it and joins in
-# blocks, so that it is copied once for tens of further rows, and not for each. What waits stands in Rows, which values
-# that grew from the same one share. Rows are as long as the matrix may get until they join: zeros follow.
-
-# So many rows wait for a matrix of so many times their number, within these limits: products with them then cost about
-# as much as the copies that they save.
-WAITING_SHARE, FEWEST_WAITING, MOST_WAITING = 16, 16, 64
-
-
-def waiting_rows(size: int) -> int:
-    """Return how many rows may wait beside a matrix of this size."""
-    return min(max(size // WAITING_SHARE, FEWEST_WAITING), MOST_WAITING)
-
-
-def padded(rows: FloatArray, width: int) -> FloatArray:
-    """Return rows (…, n) of this length, zeros behind."""
-    wide = np.zeros((*rows.shape[:-1], width))
-    wide[..., : rows.shape[-1]] = rows
-    return wide
+# Matrices that gain a row and a column now and then, as values: what is new waits beside the matrix in a narrow block
+# of columns and joins it once there are so many, so that the matrix is copied once for tens of further rows. With a
+# sixteenth of its size products cost about as much as the copies that they save.
+FEWEST_WAITING, WAITING_SHARE = 16, 16
 
 
 class Symmetric:
@@ -291,8 +276,8 @@ class Symmetric:
     def __init__(self, matrix: FloatArray, corner: float) -> None:
         self._matrix, self._corner = matrix, corner
         self.size: int = len(matrix)
-        # the vectors v, zeros behind, and their signs
-        self._terms = self._signs = Rows()
+        # the vectors v, shape (k, r) with k ≤ n and zeros behind, and their signs (r,)
+        self._terms, self._signs = np.empty((0, 0)), np.empty(0)
 
     @property
     def matrix(self) -> FloatArray:
@@ -302,84 +287,156 @@ class Symmetric:
     @property
     def trace(self) -> float:
         """The trace of S."""
-        trace = float(np.trace(self._matrix)) + self._corner * (self.size - len(self._matrix))
-        if self._terms.size:
-            trace += float(self._signs.tail @ np.vecdot(self._terms.tail, self._terms.tail))
-        return trace
+        known = float(np.trace(self._matrix)) + self._corner * (self.size - len(self._matrix))
+        return known + float(np.square(self._terms).sum(axis=0) @ self._signs)
 
     def bordered(self) -> Self:
         """Return [[S, 0], [0, c]]."""
-        has_room = not self._terms.size or self.size < self._terms.tail.shape[1]
-        known = self if has_room else self.settled()
-        return evolve(known, size=self.size + 1)
+        after = copied(self)
+        after.size += 1
+        return after
 
     def plus(self, vector: FloatArray, sign: float) -> Self:
         """Return S ± vvᵀ for a sign of ±1."""
-        terms, signs, size = self._terms, self._signs, self.size
-        if not terms.size:
-            if len(self._matrix) == size and sign < 0.0:
-                after = copied(self)
-                after._matrix = minus_outer(self._matrix, vector)
-                return after
-            length = waiting_rows(size)
-            terms, signs = Rows(length, width=size + length), Rows(length)
-        after = evolve(self, _terms=terms.appended(vector), _signs=signs.appended(sign))
-        return after.settled() if after._terms.size == terms.length else after
+        after, terms, size = copied(self), self._terms, self.size
+        reach, count = terms.shape
+        if not count and len(self._matrix) == size and sign < 0.0:
+            after._matrix = minus_outer(self._matrix, vector)
+            return after
+        after._terms, after._signs = np.zeros((size, count + 1)), np.append(self._signs, sign)
+        after._terms[:reach, :count], after._terms[:, count] = terms, vector
+        return after if count < FEWEST_WAITING + size // WAITING_SHARE else after.settled()
 
     def settled(self) -> Self:
         """Return the same with nothing that waits."""
-        size, known = self.size, len(self._matrix)
-        if known == size and not self._terms.size:
+        size, known, terms = self.size, len(self._matrix), self._terms
+        if known == size and not len(self._signs):
             return self
         matrix = np.zeros((size, size))
         matrix[:known, :known] = self._matrix
         matrix.flat[known * (size + 1) :: size + 1] = self._corner
-        if self._terms.size:
-            for sign in (-1.0, 1.0):
-                add_gram(matrix, self._terms.tail[self._signs.tail == sign, :size], sign)
+        for sign in (-1.0, 1.0):
+            rows = np.zeros((int((self._signs == sign).sum()), size))
+            rows[:, : len(terms)] = terms[:, self._signs == sign].T
+            add_gram(matrix, rows, sign)
         return type(self)(matrix, self._corner)
 
     def times(self, rows: FloatArray) -> FloatArray:
         """Return rows·S."""
-        known, terms = len(self._matrix), self._terms.tail
+        known, terms = len(self._matrix), self._terms
         if known == self.size:
             product = times(rows, self._matrix)
         else:
             product = self._corner * rows
             product[:, :known] = times(rows[:, :known].copy(), self._matrix)
-        if len(terms):
-            # Σ ± (rows·v)vᵀ
-            inner = times_transpose(padded(rows, terms.shape[1]), terms)
-            inner *= self._signs.tail
-            product += times(inner, terms)[:, : self.size]
+        if len(self._signs):
+            reach = len(terms)
+            inner = times(np.ascontiguousarray(rows[:, :reach]), terms)
+            inner *= self._signs
+            product[:, :reach] += times_transpose(inner, terms)
         return product
 
     def times_vector(self, vector: FloatArray) -> FloatArray:
         """Return S·v."""
-        known, terms = len(self._matrix), self._terms.tail
+        known, terms = len(self._matrix), self._terms
         if known == self.size:
             product = symmetric_times_vector(self._matrix, vector)
         else:
             product = self._corner * vector
             product[:known] = symmetric_times_vector(self._matrix, vector[:known])
-        if len(terms):
-            inner = times_vector(terms, padded(vector, terms.shape[1]))
-            product += transpose_times_vector(terms, self._signs.tail * inner)[: self.size]
+        if len(self._signs):
+            reach = len(terms)
+            inner = transpose_times_vector(terms, vector[:reach])
+            product[:reach] += times_vector(terms, self._signs * inner)
         return product
 
     def quadratic_forms(self, rows: FloatArray) -> FloatArray:
         """Return vᵀSv for each row v."""
-        known, terms = len(self._matrix), self._terms.tail
+        known, terms = len(self._matrix), self._terms
         if known == self.size:
             forms = quadratic_forms(rows, self._matrix)
         else:
             behind = rows[:, known:]
             forms = quadratic_forms(rows[:, :known].copy(), self._matrix)
             forms += self._corner * np.vecdot(behind, behind)
-        if len(terms):
-            inner = times_transpose(padded(rows, terms.shape[1]), terms)
-            forms += np.square(inner, out=inner).dot(self._signs.tail)
+        if len(self._signs):
+            inner = times(np.ascontiguousarray(rows[:, : len(terms)]), terms)
+            forms += np.square(inner, out=inner).dot(self._signs)
         return forms
+
+
+class InverseFactor:
+    """J = L⁻¹ for a lower-triangular L that gains rows.
+
+    The older rows of J are one triangle, for triangular products; the newer ones wait beside it.
+
+    Attributes:
+        size: n.
+    """
+
+    __slots__ = ("_newer", "_older", "size")
+
+    def __init__(self, upper: FloatArray | None = None) -> None:
+        # the first columns of Jᵀ, square, and the others (n, r)
+        self._older = np.empty((0, 0)) if upper is None else upper
+        self._newer = np.empty((0, 0))
+        self.size: int = len(self._older)
+
+    @property
+    def upper(self) -> FloatArray:
+        """Jᵀ, shape (n, n); a fresh array where something waits. Not to be changed."""
+        return self.settled()._older
+
+    def settled(self) -> Self:
+        """Return the same with nothing that waits."""
+        known, size = len(self._older), self.size
+        if known == size:
+            return self
+        upper = np.zeros((size, size))
+        upper[:known, :known], upper[:, known:] = self._older, self._newer
+        return type(self)(upper)
+
+    def with_row(self, row: FloatArray) -> Self:
+        """Return J with a further row (n + 1,)."""
+        after, known, size = copied(self), len(self._older), self.size
+        after._newer, after.size = np.zeros((size + 1, size + 1 - known)), size + 1
+        if size > known:
+            after._newer[:-1, :-1] = self._newer
+        after._newer[:, -1] = row
+        return after if size - known < FEWEST_WAITING + size // WAITING_SHARE else after.settled()
+
+    def last_rows(self, count: int) -> FloatArray:
+        """Return the last rows of J, shape (count, n)."""
+        columns = self._newer if count <= self.size - len(self._older) else self.upper
+        return np.ascontiguousarray(columns[:, columns.shape[1] - count :].T)
+
+    def times(self, rows: FloatArray) -> FloatArray:
+        """Return rows·Jᵀ; may overwrite ``rows``."""
+        known = len(self._older)
+        if known == self.size:
+            return times_upper(rows, self._older)
+        product = np.empty_like(rows)
+        product[:, known:] = times(rows, self._newer)
+        product[:, :known] = times_upper(rows[:, :known].copy(), self._older)
+        return product
+
+    def times_transpose(self, rows: FloatArray) -> FloatArray:
+        """Return rows·J; may overwrite ``rows``."""
+        known = len(self._older)
+        if known == self.size:
+            return times_upper_transpose(rows, self._older)
+        product = times_transpose(rows[:, known:].copy(), self._newer)
+        product[:, :known] += times_upper_transpose(rows[:, :known].copy(), self._older)
+        return product
+
+    def transpose_times_vector(self, vector: FloatArray) -> FloatArray:
+        """Return Jᵀv."""
+        known = len(self._older)
+        if known == self.size:
+            return upper_times_vector(self._older, vector)
+        product = times_vector(self._newer, vector[known:])
+        product[:known] += upper_times_vector(self._older, vector[:known])
+        return product
 
 
 # Threads: a round with a few hundred anchors makes tens of matrix products of a few microseconds each, and distributing

@@ -167,7 +167,7 @@ def decided(policy: Policy, log: Log, rounds: NDArray[np.intp]) -> FloatArray:
     found = np.zeros((len(rounds), len(log.names)))
     contexts, actions = log.seen_by(policy, rounds)
     for places, allowed in offers(log, rounds):
-        choices = policy.choices(some_of(contexts, places), some_of(actions, allowed))
+        choices = policy.select_many(some_of(contexts, places), some_of(actions, allowed))
         for place, choice in zip(places, choices, strict=True):
             if choice.probabilities is None:
                 found[place, allowed[choice.index]] = 1.0

@@ -191,16 +191,9 @@ def _panels(model: Policy, points: FloatArray) -> list[tuple[str, FloatArray, fl
     guards = model.guards if isinstance(model, UpperConfidenceBound) else None
     if guards is not None:
         for name, output in guards.predict(points).items():
-            constraint = guards.constraints[name]
-            sign = (
-                1.0
-                if constraint.excess(np.ones(1), np.zeros(1)) > constraint.excess(np.zeros(1), np.zeros(1))
-                else -1.0
-            )
-            title = (
-                f"{name}: mean {'+' if sign > 0 else '−'} {constraint.deviations:.2g} std, limit {constraint.limit:g}"
-            )
-            panels.append((title, output.mean + sign * constraint.deviations * output.std, constraint.limit))
+            one = guards.constraints[name]
+            title = f"{name}: mean {'+' if one.sign > 0.0 else '−'} {one.deviations:.2g} std, limit {one.limit:g}"
+            panels.append((title, one.bound(output.mean, output.std), one.limit))
     return panels
 
 

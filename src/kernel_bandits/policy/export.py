@@ -84,7 +84,7 @@ def described(posterior: Posterior, columns: Sequence[str] | None = None) -> Nod
         "noise_variance": posterior.regularization,
         "prior_mean": posterior.prior_mean,
         "anchors": basis.anchors.tolist(),
-        "J": np.tril(basis.factor.T).tolist(),
+        "J": np.tril(basis.whitening.upper.T).tolist(),
         "w": weights.tolist(),
         "Q": (0.5 * (spread + spread.T)).tolist(),
     }

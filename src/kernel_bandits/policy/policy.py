@@ -372,9 +372,11 @@ class Policy(ABC):
 
     # The attributes that a saved file holds.
     saved: ClassVar[tuple[str, ...]] = ("generator", "_state")
+    # The first actions in a box; None for a policy that has no such design.
+    design: Any = None
 
     def __init__(self, model: Model, generator: np.random.Generator) -> None:
-        self.generator = generator
+        self.generator: np.random.Generator = generator
         self._state = State(model)
         self._last = _NOTHING_CHOSEN
         # Generators that a choice draws from, with their states before it.
@@ -403,9 +405,8 @@ class Policy(ABC):
         return None
 
     def due_row(self, context: FloatArray, actions: FloatArray) -> int | None:
-        """Return the row of actions (A, d_a) that is to be played whatever is expected of it; None to choose."""
-        del context, actions  # by default all rows are chosen from
-        return None
+        """Return the row of actions (A, d_a) that the design plays next; None to choose."""
+        raise NotImplementedError
 
     def draw_in_box(self, context: FloatArray, box: Box) -> tuple[FloatArray, float] | None:
         """Draw an action (d_a,) of the box, and return it with its density; None to choose from :meth:`shortlist`.
@@ -802,7 +803,11 @@ class Policy(ABC):
             require_finite("contexts", contexts)
             return [self._decide(context, actions, None)[0] for context in contexts]
         contexts, actions = self._rounds(contexts, actions)
-        choices = self._choices(contexts, actions)
+        split = contexts.shape[1]
+        points = np.empty((*actions.shape[:2], split + actions.shape[2]))
+        points[:, :, :split], points[:, :, split:] = contexts[:, None, :], actions
+        with threads_for(self._state.model.dictionary_size, MANY_ROWS):
+            choices = self.choose_many(points)
         decisions = []
         for choice, offered, context in zip(choices, actions, contexts, strict=True):
             row, bound, propensity = choice.index, choice.upper_bound, choice.propensity
@@ -810,12 +815,6 @@ class Policy(ABC):
             decision.probabilities, decision.safe = choice.probabilities, choice.safe
             decisions.append(decision)
         return decisions
-
-    @final
-    @_all_or_nothing
-    def choices(self, contexts: ArrayLike, actions: ArrayLike) -> list[Choice]:
-        """Return what :meth:`select_many` chooses, as rows among the actions, without copies of what was offered."""
-        return self._choices(*self._rounds(contexts, actions))
 
     @final
     @np.errstate(over="ignore")
@@ -1007,15 +1006,6 @@ class Policy(ABC):
                 self._commit(self._state, evolve(self._state, model=self._state.model.grouped(labels)))
 
     @final
-    def forget_choice(self) -> None:
-        """Drop what the last :meth:`select` computed, which :meth:`update` uses again if that action was played.
-
-        What was computed for many actions at once is rounded otherwise than for one: without it the model depends on
-        what it was told and on nothing else.
-        """
-        self._last = _NOTHING_CHOSEN
-
-    @final
     def diagnostics(self) -> Diagnostics:
         """Return the state of the policy in numbers: sizes, dimensions, drift, memory."""
         state = self._state
@@ -1085,7 +1075,7 @@ class Policy(ABC):
                 require_action_columns(actions)
                 points = join(context, actions)
                 self._commit(state, self._described(state, points, len(context), self.box_of(actions)))
-            due = self.due_row(context, actions)
+            due = None if self.design is None else self.due_row(context, actions)
             if due is not None:
                 offered = len(actions) if indices is None else offered
                 indices = np.array([due]) if indices is None else indices[[due]]
@@ -1144,14 +1134,6 @@ class Policy(ABC):
             first = np.concatenate((contexts[0], actions[0, 0]))[None, :]
             self._commit(state, self._described(state, first, contexts.shape[1], None))
         return contexts, actions
-
-    def _choices(self, contexts: FloatArray, actions: FloatArray) -> list[Choice]:
-        """Return what :meth:`select_many` chooses in rounds that :meth:`_rounds` has checked."""
-        split = contexts.shape[1]
-        points = np.empty((*actions.shape[:2], split + actions.shape[2]))
-        points[:, :, :split], points[:, :, split:] = contexts[:, None, :], actions
-        with threads_for(self._state.model.dictionary_size, MANY_ROWS):
-            return self.choose_many(points)
 
     def _log(self, contexts: ArrayLike, actions: ArrayLike, rewards: ArrayLike) -> tuple[State, FloatArray, FloatArray]:
         """Return the state that knows the columns of a log, its joint points (n, d) and rewards (n,), checked."""

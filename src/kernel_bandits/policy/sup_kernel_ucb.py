@@ -14,7 +14,7 @@ from kernel_bandits.confidence import Confidence, GuaranteedRadius, StageRadius,
 from kernel_bandits.errors import InputError
 from kernel_bandits.policy.policy import Choice, Policy
 from kernel_bandits.posterior.arms import reseeded_factory
-from kernel_bandits.posterior.base import Evaluation, Model, Posterior
+from kernel_bandits.posterior.base import Evaluation, Model, Posterior, Weights
 from kernel_bandits.theory import number_of_stages
 from kernel_bandits.values import Pending, evolve
 
@@ -44,9 +44,11 @@ class Stages(Model):
     __slots__ = ("_build", "_posteriors", "confidence", "horizon", "stage_of")
 
     def __init__(self, build: Callable[[int], Posterior], confidence: Confidence, horizon: int) -> None:
-        self._build, self.confidence, self.horizon = build, confidence, horizon
+        self._build = build
+        self.confidence: Confidence = confidence
+        self.horizon: int = horizon
         self._posteriors = (build(0),)
-        self.stage_of = Pending[int]()
+        self.stage_of: Pending[int] = Pending[int]()
 
     @property
     def posteriors(self) -> Sequence[Posterior]:
@@ -94,13 +96,7 @@ class Stages(Model):
     def _stage(self, stage: int) -> Posterior:
         return self._posteriors[stage] if stage < len(self._posteriors) else self._build(stage)
 
-    def learned(
-        self,
-        points: FloatArray,
-        rewards: FloatArray,
-        weights: FloatArray | None = None,
-        evaluated: _Outcome | None = None,
-    ) -> Self:
+    def learned(self, points: FloatArray, rewards: FloatArray, weights: Weights = None, evaluated: Any = None) -> Self:
         _refuse_weights(weights)
         stages = self
         for row in range(len(points)):
@@ -124,9 +120,7 @@ class Stages(Model):
                 stages = evolve(stages._with(outcome.stage, posterior), stage_of=stage_of)
         return stages
 
-    def settled(
-        self, keys: Sequence[int], points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None
-    ) -> Self:
+    def settled(self, keys: Sequence[int], points: FloatArray, rewards: FloatArray, weights: Weights = None) -> Self:
         _refuse_weights(weights)
         stages = self
         for row, key in enumerate(keys):
@@ -193,7 +187,8 @@ class SupKernelUCB(Policy):
             of_each = replace(confidence, failure_probability=failure)
         stages = Stages(stage_posterior, of_each, as_count("horizon", horizon))
         super().__init__(stages, generator)
-        self.confidence, self.horizon = confidence, stages.horizon
+        self.confidence: Confidence = confidence
+        self.horizon: int = stages.horizon
         require_radius(confidence, stages.posteriors[0], in_stages=True)
         if isinstance(confidence, StageRadius):
             confidence.require_covers(stages.horizon, 1)

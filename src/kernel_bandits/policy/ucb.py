@@ -55,9 +55,9 @@ class UpperConfidenceBound(Policy):
     ) -> None:
         super().__init__(posterior, generator)
         require_radius(confidence, posterior)
-        self.confidence = confidence
-        self.exploration = exploration
-        self.design = design
+        self.confidence: Confidence = confidence
+        self.exploration: Exploration | None = exploration
+        self.design: BoxDesign | None = design
 
     def constrained(
         self,
@@ -110,8 +110,6 @@ class UpperConfidenceBound(Policy):
         return None if self.design is None else box_of_rows(actions)
 
     def due_row(self, context: FloatArray, actions: FloatArray) -> int | None:
-        if self.design is None:
-            return None
         posterior, guards = self._state.model, self._state.guards
         if guards is None:
             return self.design.next_row(posterior, context, actions)

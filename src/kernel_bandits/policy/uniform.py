@@ -8,7 +8,7 @@ from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.policy.policy import Choice, Policy
-from kernel_bandits.posterior.base import Model
+from kernel_bandits.posterior.base import Model, Weights
 
 
 class Nothing(Model):
@@ -16,9 +16,7 @@ class Nothing(Model):
 
     __slots__ = ()
 
-    def learned(
-        self, points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None, evaluated: Any = None
-    ) -> Self:
+    def learned(self, points: FloatArray, rewards: FloatArray, weights: Weights = None, evaluated: Any = None) -> Self:
         del points, rewards, evaluated
         if weights is not None:
             raise InputError("weight: uniform play learns nothing; leave weight= and noise_variance= out.")

@@ -13,7 +13,7 @@ from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import Kernel, KernelLike
 from kernel_bandits.kernels.base import with_defaults
-from kernel_bandits.posterior.base import Evaluated, Evaluation, Posterior
+from kernel_bandits.posterior.base import Evaluated, Evaluation, Posterior, Seen, Weights
 from kernel_bandits.posterior.nystrom import NystromPosterior
 from kernel_bandits.values import Pending, Rows, evolve, fact
 
@@ -97,7 +97,8 @@ class SplitPosterior(Posterior):
         of_each = kernel.of_each_arm()
         if of_each is None:
             raise InputError(f"kernel: expected one whose arms share nothing, such as PerArm, got {kernel!r}.")
-        self.kernel, self.regularization = kernel, regularization
+        self.kernel: Kernel = kernel
+        self.regularization: float = regularization
         self._contexts, self._split = of_each
         self._build = build
         is_free = build(self._contexts, regularization, 0).approximation == "history-free"
@@ -107,8 +108,8 @@ class SplitPosterior(Posterior):
         # the number of the arm of each observation, in the order in which they were learned
         self._order = Rows()
         self._anchors = _Anchors(self._contexts, np.empty((0, self._split)))
-        self.awaited = Pending[FloatArray]()
-        self.dimension = None
+        self.awaited: Pending[FloatArray] = Pending[FloatArray]()
+        self.dimension: int | None = None
 
     round_index: int = fact("_order.size")
     dictionary_size: int = fact("_anchors.size")
@@ -251,13 +252,7 @@ class SplitPosterior(Posterior):
         contexts, values, rewards = self.members[arm].contributions(point[: self._split])
         return self._joint(contexts, arm), values, rewards
 
-    def learned(
-        self,
-        points: FloatArray,
-        rewards: FloatArray,
-        weights: FloatArray | None = None,
-        evaluated: Evaluated | None = None,
-    ) -> Self:
+    def learned(self, points: FloatArray, rewards: FloatArray, weights: Weights = None, evaluated: Seen = None) -> Self:
         if len(points) == 1:
             arm, known = points[0, self._split :].tobytes(), self._known(evaluated)
             member = self._member(arm).learned(points[:, : self._split], rewards, weights, known)
@@ -289,7 +284,7 @@ class SplitPosterior(Posterior):
                 arms[row] = arm
         return posterior._with({}, points, arms)
 
-    def _known(self, evaluated: Evaluated | None) -> Evaluated | None:
+    def _known(self, evaluated: Seen) -> Evaluated | None:
         return None if evaluated is None else evaluated[0].within[evaluated[1]]
 
     def _with(self, members: Mapping[bytes, Posterior], points: FloatArray, observed: Sequence[bytes]) -> Self:
@@ -307,7 +302,7 @@ class SplitPosterior(Posterior):
             after._order = self._order.extended(np.array([numbers[arm] for arm in observed]))
         return after
 
-    def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Evaluated | None = None) -> Self:
+    def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Seen = None) -> Self:
         posterior = self
         for row, key in enumerate(keys):
             arm, known = points[row, self._split :].tobytes(), self._known(evaluated) if row == 0 else None
@@ -324,9 +319,7 @@ class SplitPosterior(Posterior):
             posterior = posterior._with({arm: posterior._member(arm).counting(contexts)}, joint, ())
         return evolve(posterior, awaited=Pending(points))
 
-    def settled(
-        self, keys: Sequence[int], points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None
-    ) -> Self:
+    def settled(self, keys: Sequence[int], points: FloatArray, rewards: FloatArray, weights: Weights = None) -> Self:
         posterior = self
         for arm, rows in self._rows_by_arm(points).items():
             own, contexts = None if weights is None else weights[rows], points[rows, : self._split]

@@ -16,7 +16,7 @@ from kernel_bandits.arrays import FloatArray, as_points, as_positive, as_vector,
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import KernelLike, require_columns
 from kernel_bandits.numerics.linalg import correlate
-from kernel_bandits.values import Pending, fact
+from kernel_bandits.values import Pending, evolve, fact
 
 Approximation: TypeAlias = Literal["exact", "projected", "history-free", "random features", "a sum over a log"]
 
@@ -49,6 +49,9 @@ class Evaluation:
 FLAT, PLANE, CURVED = range(3)
 # A point as it was evaluated: the evaluation, and its row there.
 Evaluated: TypeAlias = tuple[Any, int]
+Seen: TypeAlias = Evaluated | None
+# Of observations, shape (n,); None for 1.
+Weights: TypeAlias = FloatArray | None
 
 
 @dataclass(frozen=True)
@@ -129,13 +132,7 @@ class Model(ABC):
     learns_in_order: bool = False
 
     @abstractmethod
-    def learned(
-        self,
-        points: FloatArray,
-        rewards: FloatArray,
-        weights: FloatArray | None = None,
-        evaluated: Any = None,
-    ) -> Self:
+    def learned(self, points: FloatArray, rewards: FloatArray, weights: Weights = None, evaluated: Any = None) -> Self:
         """Return the model with finite rewards (n,) at points (n, d) in it, in order.
 
         Args:
@@ -151,9 +148,7 @@ class Model(ABC):
         del keys, points, evaluated  # by default they count once their rewards have come
         return self
 
-    def settled(
-        self, keys: Sequence[int], points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None
-    ) -> Self:
+    def settled(self, keys: Sequence[int], points: FloatArray, rewards: FloatArray, weights: Weights = None) -> Self:
         """Return the model with the rewards (n,) of awaited points (n, d)."""
         return self.learned(points, rewards, weights).abandoned(keys)
 
@@ -487,6 +482,25 @@ class RegressionPosterior(Posterior):
     @property
     def awaited_count(self) -> int:
         return len(self.awaited)
+
+    def _one_by_one(self, points: FloatArray, rewards: FloatArray, weights: FloatArray | None) -> Self:
+        """Return the posterior with observations that are learned one after the other."""
+        posterior = self
+        for row in range(len(points)):
+            one = slice(row, row + 1)
+            posterior = posterior.learned(points[one], rewards[one], None if weights is None else weights[one])
+        return posterior
+
+    def settled(self, keys: Sequence[int], points: FloatArray, rewards: FloatArray, weights: Weights = None) -> Self:
+        if weights is not None:
+            # they were counted with weight 1
+            return super().settled(keys, points, rewards, weights)
+        after, awaited = self._with_rewards(keys, points, rewards), self.awaited.without(keys)
+        return evolve(after, awaited=awaited, with_pending=self.with_pending if awaited else after.regression)
+
+    @abstractmethod
+    def _with_rewards(self, keys: Sequence[int], points: FloatArray, rewards: FloatArray) -> Self:
+        """Return the posterior with rewards of weight 1 at awaited points in its ``regression``."""
 
 
 class PosteriorAround(Posterior):

@@ -5,7 +5,7 @@ Everything beyond needs no more of a basis than its coordinates, the gradient th
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -17,7 +17,7 @@ from kernel_bandits.errors import InputError
 from kernel_bandits.kernels import KernelLike, require_gram
 from kernel_bandits.kernels.base import Sections, with_defaults
 from kernel_bandits.numerics import linalg
-from kernel_bandits.posterior.history import Outside
+from kernel_bandits.posterior.history import Block
 from kernel_bandits.posterior.ridge import Mass
 from kernel_bandits.values import Rows, evolve
 
@@ -64,121 +64,35 @@ class Coordinates(NamedTuple):
     prior_variance: FloatArray
 
 
-class InverseFactor:
-    """J = L⁻¹ for a lower-triangular L that gains rows: products with J, and solutions with L.
-
-    The older rows of J are one triangle, for triangular products; the newer ones follow in a narrow block and join it
-    now and then. A row of J is solved for with L and not computed from the rows before it: what rounding leaves of
-    JL − I then grows with the condition of L, and not with its square from row to row.
-
-    Attributes:
-        size: n.
-    """
-
-    __slots__ = ("_lower", "_newer", "_older", "size")
-
-    def __init__(self, upper: FloatArray | None = None, lower: FloatArray | None = None) -> None:
-        # Jᵀ; L is packed, row by row
-        self._older = np.empty((0, 0)) if upper is None else upper
-        self.size: int = len(self._older)
-        packed = [] if lower is None else [lower[row, : row + 1] for row in range(self.size)]
-        self._lower = Rows.of(np.concatenate([np.empty(0), *packed]), max(1, self.size * (self.size + 1) // 2))
-        self._newer = Rows(linalg.FEWEST_WAITING)
-
-    @property
-    def upper(self) -> FloatArray:
-        """Jᵀ, shape (n, n); a fresh array where something waits. Not to be changed."""
-        return self.settled()._older
-
-    def settled(self) -> Self:
-        """Return the same with nothing that waits."""
-        if not self._newer.size:
-            return self
-        known = len(self._older)
-        upper = np.zeros((self.size, self.size))
-        upper[:known, :known] = self._older
-        upper[:, known:] = self._newer.tail[:, : self.size].T
-        return evolve(self, _older=upper, _newer=Rows(linalg.FEWEST_WAITING))
-
-    def last_rows(self, count: int) -> FloatArray:
-        """Return the last rows of J, shape (count, n)."""
-        if count <= self._newer.size:
-            return self._newer.tail[self._newer.size - count :, : self.size]
-        return self.upper[:, self.size - count :].T
-
-    def times(self, rows: FloatArray) -> FloatArray:
-        """Return rows·Jᵀ; may overwrite ``rows``."""
-        if not self._newer.size:
-            return linalg.times_upper(rows, self._older)
-        known, newer = len(self._older), self._newer.tail
-        product = np.empty_like(rows)
-        product[:, known:] = linalg.times_transpose(linalg.padded(rows, newer.shape[1]), newer)
-        product[:, :known] = linalg.times_upper(rows[:, :known].copy(), self._older)
-        return product
-
-    def times_transpose(self, rows: FloatArray) -> FloatArray:
-        """Return rows·J; may overwrite ``rows``."""
-        if not self._newer.size:
-            return linalg.times_upper_transpose(rows, self._older)
-        known, newer = len(self._older), self._newer.tail
-        product = linalg.times(rows[:, known:].copy(), newer)[:, : self.size]
-        product[:, :known] += linalg.times_upper_transpose(rows[:, :known].copy(), self._older)
-        return product
-
-    def transpose_times_vector(self, vector: FloatArray) -> FloatArray:
-        """Return Jᵀv."""
-        if not self._newer.size:
-            return linalg.upper_times_vector(self._older, vector)
-        known, newer = len(self._older), self._newer.tail
-        product = linalg.transpose_times_vector(newer, vector[known:])[: self.size]
-        product[:known] += linalg.upper_times_vector(self._older, vector[:known])
-        return product
-
-    def solve(self, column: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return φ = L⁻¹k and r = −L⁻ᵀφ."""
-        # the rows of L are the columns of the upper triangle that Fortran sees
-        features = blas.dtpsv(self.size, self._lower.tail, column, trans=1)
-        return features, blas.dtpsv(self.size, self._lower.tail, -features)
-
-    def bordered(self, features: FloatArray, coefficients: FloatArray, pivot: float) -> Self:
-        """Return J for [[L, 0], [φᵀ, l]], given r = −L⁻ᵀφ: its further row is [rᵀ, 1]/l."""
-        size, newer, lower = self.size, self._newer, self._lower
-        if lower.size + size + 1 > lower.length:
-            lower = Rows.of(lower.array, int(ROOM * (lower.size + size + 1)))
-        if not newer.size:
-            length = linalg.waiting_rows(size)
-            newer = Rows(length, width=size + length)
-        after = evolve(
-            self,
-            size=size + 1,
-            _newer=newer.appended(linalg.appended_to(coefficients / pivot, 1.0 / pivot)),
-            _lower=lower.extended(linalg.appended_to(features, pivot)),
-        )
-        return after.settled() if after._newer.size == newer.length else after
+_EMPTY = np.empty((0, 0))
 
 
 class AnchorBasis:
     """φ(s) = J k_Z(s) with J = L⁻¹ and LLᵀ = K_ZZ: orthonormal coordinates in the span of the anchors.
 
-    Never changed in place: whoever keeps one keeps the coordinates of its moment. The anchors Z have shape (m, d).
+    Never changed in place: whoever keeps one keeps the coordinates of its moment.
+
+    Attributes:
+        anchors: Z, shape (m, d).
+        whitening: J. A row of it is solved for with L and not computed from the rows before it: what rounding leaves of
+            JL − I then grows with the condition of L, and not with its square.
     """
 
-    __slots__ = ("_owns_gram", "anchors", "kernel", "regularization", "whitening")
-    anchors: FloatArray
-    kernel: KernelLike
-    regularization: float
-    whitening: InverseFactor
+    __slots__ = ("_lower", "_owns_gram", "anchors", "kernel", "regularization", "whitening")
 
     def __init__(
         self,
         kernel: KernelLike,
         regularization: float,
-        anchors: FloatArray | None = None,
-        whitening: InverseFactor | None = None,
+        anchors: FloatArray = _EMPTY,
+        upper: FloatArray = _EMPTY,
+        lower: FloatArray = _EMPTY,
     ) -> None:
         self.kernel, self.regularization = kernel, regularization
-        self.anchors = np.empty((0, 0)) if anchors is None else anchors
-        self.whitening = InverseFactor() if whitening is None else whitening
+        self.anchors, self.whitening = anchors, linalg.InverseFactor(upper)
+        # L, packed row by row
+        packed = [np.empty(0), *(lower[row, : row + 1] for row in range(len(lower)))]
+        self._lower = Rows.of(np.concatenate(packed), max(1, sum(map(len, packed))))
         self._owns_gram = type(kernel).__module__.startswith(KERNELS)
 
     @classmethod
@@ -202,15 +116,10 @@ class AnchorBasis:
         share = mean_residual / largest if largest > 0.0 else 0.0
         least = float(least_direction(largest, regularization)) / largest if largest > 0.0 else 0.0
         kept, upper, lower = linalg.independent_rows(gram, least, share, limit)
-        return cls(kernel, regularization, candidates[kept], InverseFactor(upper, lower))
+        return cls(kernel, regularization, candidates[kept], upper, lower)
 
     def __len__(self) -> int:
         return len(self.anchors)
-
-    @property
-    def factor(self) -> FloatArray:
-        """Jᵀ, shape (m, m): products with it from the right run along rows of memory."""
-        return self.whitening.upper
 
     def sections_in(self, context: FloatArray) -> Sections | None:
         """Return the kernel between actions in one context (d_x,) and the anchors; None where nothing is gained."""
@@ -233,23 +142,9 @@ class AnchorBasis:
     def __call__(self, points: FloatArray) -> Coordinates:
         """Return the coordinates of points (A, d)."""
         prior = self.kernel.diag(points)
-        return Coordinates(*self.coordinates(self.gram(points), prior), prior)
-
-    def coordinates(self, gram: FloatArray, prior: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return φ and the residual of points from their :meth:`gram`, which is overwritten, and k(s, s)."""
-        # φ = J k_Z(s), one row each
-        features = self.whitening.times(gram)
-        # residual = k(s, s) − ‖φ‖², the squared distance of k(s, ·) to the span of the anchors
-        return features, np.maximum(prior - np.vecdot(features, features), linalg.ZERO)
-
-    def weights(self, vector: FloatArray) -> FloatArray:
-        """Jᵀv: the function vᵀφ is Σ_j [Jᵀv]_j·k(·, z_j)."""
-        return self.whitening.transpose_times_vector(vector)
-
-    def pulled_back(self, by_features: FloatArray) -> FloatArray:
-        """Return the slopes by k_Z(s) of what has these slopes (A, m) by φ(s), which are overwritten."""
-        # dφ = J dk_Z
-        return self.whitening.times_transpose(by_features)
+        features = self.whitening.times(self.gram(points))
+        # the squared distance of k(s, ·) to the span of the anchors
+        return Coordinates(features, np.maximum(prior - np.vecdot(features, features), linalg.ZERO), prior)
 
     def with_anchor(self, point: FloatArray, features: FloatArray) -> tuple[Self, float] | None:
         """Return the basis with one more anchor z, given φ(z), and l²; None if z adds nothing to their span.
@@ -267,46 +162,53 @@ class AnchorBasis:
         coefficients = features
         if len(features) and not square <= least:
             # a step of Cholesky: φ = L⁻¹k_Z(z), l² = k(z, z) − ‖φ‖² and r = −L⁻ᵀφ
-            features, coefficients = self.whitening.solve(column[:-1])
+            # the rows of L are the columns of the upper triangle that Fortran sees
+            features = blas.dtpsv(len(features), self._lower.tail, column[:-1], trans=1)
+            coefficients = blas.dtpsv(len(features), self._lower.tail, -features)
             square = prior - float(features.dot(features))
             require_finite_between_points(self.kernel, square)
         if not square > least:
             return None
-        return evolve(grown, whitening=self.whitening.bordered(features, coefficients, math.sqrt(square))), square
+        # the further row of J is [rᵀ, 1]/l, and that of L is [φᵀ, l]
+        pivot, lower = math.sqrt(square), self._lower
+        if lower.size + len(extended) > lower.length:
+            lower = Rows.of(lower.array, int(ROOM * (lower.size + len(extended))))
+        grown._lower = lower.extended(linalg.appended_to(features, pivot))
+        grown.whitening = self.whitening.with_row(linalg.appended_to(coefficients / pivot, 1.0 / pivot))
+        return grown, square
 
-    def settled(self) -> Self:
-        """Return the same basis, whose coordinates are computed fastest where no anchor comes any more."""
-        return evolve(self, whitening=self.whitening.settled())
+    def sums(self, blocks: Iterable[Block]) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Return Σ φφᵀ (m, m) and Σ rφ (m,) of t observations, what is left of each, and how much it counts, (t,)."""
+        second_moment, moment = np.zeros((len(self), len(self))), np.zeros(len(self))
+        left, counted = [np.empty(0)], [np.empty(0)]
+        for points, counts, rewards in blocks:
+            features, residual, _ = self(points)
+            linalg.add_gram(second_moment, np.sqrt(counts)[:, None] * features, 1.0)
+            moment += linalg.transpose_times_vector(features, rewards)
+            left.append(residual)
+            counted.append(counts)
+        residuals = np.concatenate(left)
+        require_finite_between_points(self.kernel, residuals, second_moment, moment)
+        return second_moment, moment, residuals, np.concatenate(counted)
 
-    def project(self, blocks: Iterable[Outside], since: Sequence[int]) -> Mass | None:
-        """Return the past in the coordinates of the last q anchors; None if there are no blocks.
+    def project(self, blocks: Iterable[Block], further: int = 1) -> Mass | None:
+        """Return observations in the coordinates of the last q anchors, to which they were added; None for none.
 
         Φ(s_i) = J k_Z(s_i), O(t·m), kernel recomputed block by block.
-
-        ``since`` is how many observations came before each of the last q anchors; later ones count in its coordinate
-        already.
         """
-        size, further = len(self.anchors), len(since)
-        added, newest = np.asarray(since), self.whitening.last_rows(further)
+        size, newest = len(self.anchors), self.whitening.last_rows(further)
         gram_sum, square, moment = np.zeros((size, further)), np.zeros((further, further)), np.zeros(further)
         rows, is_empty = max(1, BLOCK_BYTES // (8 * size)), True
-        for block in blocks:
-            for start in range(0, len(block.points), rows):
+        for points, counts, rewards in blocks:
+            is_empty = False
+            for start in range(0, len(points), rows):
                 some = slice(start, start + rows)
-                points, counts, order = block.points[some], block.counts[some], block.order[some]
-                # anchors that were there before the first of these points know them all
-                known = int(np.searchsorted(added, order[0], side="right"))
-                if known == further:
-                    break
-                is_empty = False
-                gram = self.kernel(points, self.anchors)
-                coordinates = linalg.times_transpose(gram, np.ascontiguousarray(newest[known:]))
-                if order[-1] >= added[known]:
-                    coordinates *= order[:, None] < added[known:]
-                weighted = counts[:, None] * coordinates
-                gram_sum[:, known:] += linalg.transpose_times(gram, weighted)
-                square[known:, known:] += linalg.transpose_times(coordinates, weighted)
-                moment[known:] += block.rewards[some] @ coordinates
+                gram = self.kernel(points[some], self.anchors)
+                coordinates = linalg.times_transpose(gram, newest)
+                weighted = counts[some, None] * coordinates
+                gram_sum += linalg.transpose_times(gram, weighted)
+                square += linalg.transpose_times(coordinates, weighted)
+                moment += rewards[some] @ coordinates
         if is_empty:
             return None
         require_finite_between_points(self.kernel, square, moment)

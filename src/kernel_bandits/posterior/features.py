@@ -14,7 +14,7 @@ from kernel_bandits.errors import UnavailableError
 from kernel_bandits.kernels import KernelLike, as_kernel
 from kernel_bandits.kernels.fourier import FeatureMap
 from kernel_bandits.numerics.linalg import half_inverse, safe_sqrt, times, times_transpose, times_vector
-from kernel_bandits.posterior.base import Evaluated, Evaluation, RegressionPosterior
+from kernel_bandits.posterior.base import Evaluation, RegressionPosterior, Seen, Weights
 from kernel_bandits.posterior.ridge import BATCH_ROWS, RidgeRegression
 from kernel_bandits.values import Pending, evolve, fact
 
@@ -71,12 +71,15 @@ class FeaturePosterior(RegressionPosterior):
     )
 
     def __init__(self, kernel: KernelLike, regularization: float, feature_map: FeatureMap) -> None:
-        self.kernel, self.regularization = as_kernel(kernel), as_positive("regularization", regularization)
+        self.kernel: KernelLike = as_kernel(kernel)
+        self.regularization: float = as_positive("regularization", regularization)
         self.approximation = "exact" if feature_map.exact else "random features"
-        self.feature_map = feature_map
-        self.regression = self.with_pending = RidgeRegression(self.regularization)
-        self.awaited = Pending[_Awaited]()
-        self.dimension, self.round_index = None, 0
+        self.feature_map: FeatureMap = feature_map
+        self.regression: RidgeRegression = RidgeRegression(self.regularization)
+        self.with_pending: RidgeRegression = self.regression
+        self.awaited: Pending[_Awaited] = Pending[_Awaited]()
+        self.dimension: int | None = None
+        self.round_index: int = 0
 
     drift: float = fact("regression.drift")
 
@@ -130,26 +133,17 @@ class FeaturePosterior(RegressionPosterior):
         regression = RidgeRegression(self.regularization, size)
         return evolve(self, regression=regression, with_pending=regression)
 
-    def learned(
-        self,
-        points: FloatArray,
-        rewards: FloatArray,
-        weights: FloatArray | None = None,
-        evaluated: Evaluated | None = None,
-    ) -> Self:
-        posterior = self
+    def learned(self, points: FloatArray, rewards: FloatArray, weights: Weights = None, evaluated: Seen = None) -> Self:
         if len(points) > 1 and weights is None:
+            posterior = self
             for start in range(0, len(points), BATCH_ROWS):
                 rows = slice(start, start + BATCH_ROWS)
                 posterior = posterior._learned_many(points[rows], rewards[rows])
             return posterior
-        for row in range(len(points)):
-            weight, known = 1.0 if weights is None else weights.item(row), evaluated if row == 0 else None
-            posterior = posterior._learned_one(points[row], rewards.item(row), weight, known)
-        return posterior
-
-    def _learned_one(self, point: FloatArray, reward: float, weight: float, evaluated: Evaluated | None) -> Self:
-        evaluation, row = (self.evaluate_finite(point[None, :]), 0) if evaluated is None else evaluated
+        if len(points) > 1:
+            return self._one_by_one(points, rewards, weights)
+        reward, weight = rewards.item(0), 1.0 if weights is None else weights.item(0)
+        evaluation, row = (self.evaluate_finite(points), 0) if evaluated is None else evaluated
         features = evaluation.features[row]
         known = (evaluation.solved[row], evaluation.mean.item(row)) if weight == 1.0 else ()
         started = self._started(len(features))
@@ -161,7 +155,7 @@ class FeaturePosterior(RegressionPosterior):
                 regression.learned(features, reward, weight),
                 with_pending.learned(features, 0.0, weight, *known),
             )
-        return started._counting(len(point), 1, regression=after, with_pending=counted)
+        return started._counting(points.shape[1], 1, regression=after, with_pending=counted)
 
     def _learned_many(self, points: FloatArray, rewards: FloatArray) -> Self:
         features = self.evaluate_finite(points).features
@@ -174,7 +168,7 @@ class FeaturePosterior(RegressionPosterior):
     def _counting(self, dimension: int, observations: int, **changes: object) -> Self:
         return evolve(self, dimension=dimension, round_index=self.round_index + observations, **changes)
 
-    def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Evaluated | None = None) -> Self:
+    def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Seen = None) -> Self:
         if evaluated is None:
             features = self.evaluate_finite(points).features
         else:
@@ -186,17 +180,9 @@ class FeaturePosterior(RegressionPosterior):
         changes = {"with_pending": with_pending, "awaited": self.awaited.with_items(awaited)}
         return started._counting(points.shape[1], 0, **changes)
 
-    def settled(
-        self, keys: Sequence[int], points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None
-    ) -> Self:
-        if weights is not None:
-            # they were counted with weight 1
-            return super().settled(keys, points, rewards, weights)
+    def _with_rewards(self, keys: Sequence[int], points: FloatArray, rewards: FloatArray) -> Self:
         regression = self.regression.learned_many(np.array([self.awaited[key].features for key in keys]), rewards)
-        awaited = self.awaited.without(keys)
-        with_pending = self.with_pending if awaited else regression
-        changes = {"regression": regression, "with_pending": with_pending, "awaited": awaited}
-        return self._counting(points.shape[1], len(keys), **changes)
+        return self._counting(points.shape[1], len(keys), regression=regression)
 
     def abandoned(self, keys: Collection[int]) -> Self:
         features, awaited = [self.awaited[key].features for key in keys], self.awaited.without(keys)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.values import Rows, copied, evolve
@@ -16,15 +15,6 @@ from kernel_bandits.values import Rows, copied, evolve
 Block: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
 BLOCK_ROWS = 512
 _ONES = np.ones(BLOCK_ROWS)
-
-
-class Outside(NamedTuple):
-    """Observations that are no anchors: points (b, d), what they count, rewards times that, and row numbers (b,)."""
-
-    points: FloatArray
-    counts: FloatArray
-    rewards: FloatArray
-    order: NDArray[np.intp]
 
 
 class History:
@@ -78,18 +68,17 @@ class History:
                 own = next(weights)
                 yield points, own, own * rewards
 
-    def outside(self) -> Iterator[Outside]:
+    def outside(self) -> Iterator[Block]:
         """Yield the observations that are not known to be anchors, block by block."""
         anchors, first = self._anchors.array, 0
         for points, counts, sums in self.blocks() if len(anchors) < self._points.size else ():
             start, stop = anchors.searchsorted((first, first + len(points))).tolist()
             if stop == start:
-                yield Outside(points, counts, sums, np.arange(first, first + len(points)))
+                yield points, counts, sums
             elif stop - start < len(points):
                 others = np.ones(len(points), dtype=bool)
                 others[anchors[start:stop] - first] = False
-                (order,) = others.nonzero()
-                yield Outside(points[order], counts[order], sums[order], first + order)
+                yield points[others], counts[others], sums[others]
             first += len(points)
 
     def with_anchors(self, anchors: FloatArray) -> Self:

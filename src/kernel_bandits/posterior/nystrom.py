@@ -6,7 +6,7 @@ From top to bottom: the posterior, upper bounds in one context, whole logs and h
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple, Self
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray, as_points, as_positive, is_finite
-from kernel_bandits.dictionaries.base import Candidate, DictionaryRule, PlayedPoints, as_rule
+from kernel_bandits.dictionaries.base import Candidate, Dictionary, DictionaryRule, PlayedPoints, as_rule
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.kernels import KernelLike, as_kernel, kernel_gradient, require_columns
 from kernel_bandits.kernels.base import Sections
@@ -23,10 +23,11 @@ from kernel_bandits.numerics import linalg
 from kernel_bandits.numerics.linalg import factorisation_threads
 from kernel_bandits.posterior.base import (
     Bound,
-    Evaluated,
     Evaluation,
     Prediction,
     RegressionPosterior,
+    Seen,
+    Weights,
     require_finite_kernel,
 )
 from kernel_bandits.posterior.basis import (
@@ -36,11 +37,10 @@ from kernel_bandits.posterior.basis import (
     require_finite_between_points,
     require_resolution,
 )
-from kernel_bandits.posterior.history import BLOCK_ROWS, History, Outside
+from kernel_bandits.posterior.history import BLOCK_ROWS, Block, History
 from kernel_bandits.posterior.ridge import (
     FEWEST_TOGETHER,
     RECENT_ROWS,
-    Deferred,
     Mass,
     RidgeRegression,
     batch_rows,
@@ -114,15 +114,21 @@ class NystromPosterior(RegressionPosterior):
         rule: DictionaryRule,
         generator: np.random.Generator | None = None,
     ) -> None:
-        self.kernel, self.regularization = as_kernel(kernel), as_positive("regularization", regularization)
-        self.rule = as_rule(rule)
+        self.kernel: KernelLike = as_kernel(kernel)
+        self.regularization: float = as_positive("regularization", regularization)
+        self.rule: DictionaryRule = as_rule(rule)
         self.approximation = "projected" if rule.history == "all" else "history-free"
-        self.dictionary = rule.start(self.regularization, np.random.default_rng() if generator is None else generator)
-        self.basis = AnchorBasis(self.kernel, self.regularization)
-        self.regression = self.with_pending = RidgeRegression(self.regularization)
-        self.awaited = Pending[Awaited]()
-        self.history = History() if rule.history == "all" else None
-        self.dimension, self.round_index, self.residual_trace = None, 0, 0.0
+        self.dictionary: Dictionary = rule.start(
+            self.regularization, np.random.default_rng() if generator is None else generator
+        )
+        self.basis: AnchorBasis = AnchorBasis(self.kernel, self.regularization)
+        self.regression: RidgeRegression = RidgeRegression(self.regularization)
+        self.with_pending: RidgeRegression = self.regression
+        self.awaited: Pending[Awaited] = Pending[Awaited]()
+        self.history: History | None = History() if rule.history == "all" else None
+        self.dimension: int | None = None
+        self.round_index: int = 0
+        self.residual_trace: float = 0.0
         anchors = self.dictionary.initial_points
         if anchors is not None:
             require_columns(self.kernel, anchors)
@@ -141,7 +147,7 @@ class NystromPosterior(RegressionPosterior):
     def pending_shrinkage(self) -> float:
         if self.with_pending is self.regression:
             return 1.0
-        return self.regression.shrinkage(np.array([awaited.features for awaited in self._all_current().values()]))
+        return self.regression.shrinkage(np.array([awaited.features for awaited in self._current(self.awaited)]))
 
     @property
     def kept_history(self) -> History:
@@ -166,7 +172,9 @@ class NystromPosterior(RegressionPosterior):
 
     def evaluate_gram(self, gram: FloatArray, prior: FloatArray) -> _NystromEvaluation:
         """Evaluate points whose k(points, anchors) (A, m) and k(s, s) (A,) are known; the former is overwritten."""
-        features, residual = self.basis.coordinates(gram, prior)
+        # φ = J k_Z(s), and residual = k(s, s) − ‖φ‖²: the squared distance of k(s, ·) to the span of the anchors
+        features = self.basis.whitening.times(gram)
+        residual = np.maximum(prior - np.vecdot(features, features), linalg.ZERO)
         mean = linalg.times_vector(features, self.regression.weights)
         # std² = λσ² = residual + λ·φᵀPφ
         explained = self.with_pending.inverse.quadratic_forms(features)
@@ -175,15 +183,12 @@ class NystromPosterior(RegressionPosterior):
 
     def evaluate_awaited(self, keys: Sequence[int], points: FloatArray) -> Prediction:
         del points  # by the regression that does not count them, since their φ are known
-        awaited = [self._current(key) for key in keys]
-        means, stds = np.empty(len(keys)), np.empty(len(keys))
-        for row, one in enumerate(awaited):
-            # std² = residual + λ·φᵀPφ
-            solved = self.regression.inverse.times_vector(one.features)
-            variance = one.residual + self.regularization * float(one.features @ solved)
-            means[row] = one.features @ self.regression.weights
-            stds[row] = math.sqrt(max(variance, 0.0))
-        return Prediction(means, stds)
+        awaited = self._current(keys)
+        features, residual = np.array([one.features for one in awaited]), np.array([one.residual for one in awaited])
+        # std² = residual + λ·φᵀPφ
+        explained = self.regression.inverse.quadratic_forms(features)
+        std = linalg.safe_sqrt(residual + self.regularization * explained)
+        return Prediction(linalg.times_vector(features, self.regression.weights), std)
 
     def covariance(self, points: FloatArray, evaluation: _NystromEvaluation) -> FloatArray:
         features = evaluation.features
@@ -199,10 +204,10 @@ class NystromPosterior(RegressionPosterior):
         gram = basis.gram(point[None, :])
         if self.history is None:
             # mean = Σ_j k(s, z_j)·[Jᵀw]_j
-            return basis.anchors.copy(), gram[0] * basis.weights(regression.weights), None
+            return basis.anchors.copy(), gram[0] * basis.whitening.transpose_times_vector(regression.weights), None
         # mean = Σ_i r_i·φ(s_i)ᵀPφ(s) with φ(s_i)ᵀPφ(s) = k_Z(s_i)ᵀJᵀPφ(s)
         features = basis.whitening.times(gram)[0]
-        coefficients = basis.weights(regression.inverse.times_vector(features))
+        coefficients = basis.whitening.transpose_times_vector(regression.inverse.times_vector(features))
         values, rewards = [np.empty(0)], [np.empty(0)]
         for points, counts, sums in self.history.blocks():
             values.append(sums * linalg.times_vector(basis.gram(points), coefficients))
@@ -216,17 +221,18 @@ class NystromPosterior(RegressionPosterior):
         if actions < MINIMUM_ACTIONS or anchors < MINIMUM_ANCHORS or gram.size < MINIMUM_ENTRIES:
             return None, self.evaluate_gram(gram, prior)
         # mean = k_Z(s)ᵀJᵀw at O(m) per action, std from what it is at some of them
-        coefficients = basis.weights(self.regression.weights)
+        coefficients = basis.whitening.transpose_times_vector(self.regression.weights)
         known = pivots(len(points), len(basis.anchors))
         exact = self.evaluate_gram(gram[known], prior[known])
         stds = std_bounds(basis.kernel, points, prior, known, exact.std)
         bounds = linalg.times_vector(gram, coefficients) + bonus * stds
-        likely = likely_winners(bounds)
+        likely = np.argpartition(bounds, -LIKELY_WINNERS)[-LIKELY_WINNERS:]
         sample = self.evaluate_gram(gram[likely], prior[likely])
         best = max(float((some.mean + bonus * some.std).max()) for some in (exact, sample))
         slack = rounding_slack(bounds, bonus, prior, coefficients, basis.kernel.diag(basis.anchors))
-        chosen = survivors(bounds, best - slack)
-        if chosen is None:
+        # not below, so that a bound that is not a number stays in and is noticed
+        chosen = np.flatnonzero(~(bounds < best - slack))
+        if len(chosen) > WORTH * actions:
             return None, self.evaluate_gram(gram, prior)
         return chosen, self.evaluate_gram(gram[chosen], prior[chosen])
 
@@ -234,7 +240,9 @@ class NystromPosterior(RegressionPosterior):
         basis = self.basis
         # mean = k_Z(s)ᵀJᵀw at O(m) per point
         with np.errstate(invalid="ignore", over="ignore"):
-            means = linalg.times_vector(basis.gram(points), basis.weights(self.regression.weights))
+            means = linalg.times_vector(
+                basis.gram(points), basis.whitening.transpose_times_vector(self.regression.weights)
+            )
         require_finite_kernel(basis.kernel, means + basis.kernel.diag(points))
         return means
 
@@ -250,27 +258,18 @@ class NystromPosterior(RegressionPosterior):
         by_features = self.with_pending.inverse.times(evaluation.features)
         by_features *= 2.0 * self.regularization * slopes[:, None]
         by_features += self.regression.weights - 2.0 * own[:, None] * evaluation.features
-        return self.basis.pulled_back(by_features), own
+        # dφ = J dk_Z
+        return self.basis.whitening.times_transpose(by_features), own
 
     def bound_in(self, context: FloatArray, bonus: float) -> Bound:
         sections = self.basis.sections_in(context)
         return super().bound_in(context, bonus) if sections is None else _AnchoredBound(self, sections, bonus)
 
-    def learned(
-        self,
-        points: FloatArray,
-        rewards: FloatArray,
-        weights: FloatArray | None = None,
-        evaluated: Evaluated | None = None,
-    ) -> Self:
+    def learned(self, points: FloatArray, rewards: FloatArray, weights: Weights = None, evaluated: Seen = None) -> Self:
         if len(points) > 1:
             if weights is None and not self.awaited:
-                return _LogLearning(self).learned(points, rewards)
-            posterior = self
-            for row in range(len(points)):
-                one = slice(row, row + 1)
-                posterior = posterior.learned(points[one], rewards[one], None if weights is None else weights[one])
-            return posterior
+                return self._learned_log(points, rewards)
+            return self._one_by_one(points, rewards, weights)
         # Algorithm 2 of the paper, lines 13 to 22: one coin for the point, perhaps an anchor, then the regression
         point, reward, weight = points[0], rewards.item(0), 1.0 if weights is None else weights.item(0)
         after, features, residual, is_anchor, resample = self._shown(point, evaluated)
@@ -286,7 +285,7 @@ class NystromPosterior(RegressionPosterior):
             return after._resampled()
         return after._settled() if after.with_pending.rounds % RECENT_ROWS == 0 else after
 
-    def _shown(self, point: FloatArray, evaluated: Evaluated | None) -> tuple[Self, FloatArray, float, bool, bool]:
+    def _shown(self, point: FloatArray, evaluated: Seen) -> tuple[Self, FloatArray, float, bool, bool]:
         """Show a point to the dictionary, and let it be an anchor if it is drawn and adds a direction.
 
         Return a copy that may be written to, φ of the point, what is left of it, whether it became an anchor, and
@@ -320,14 +319,14 @@ class NystromPosterior(RegressionPosterior):
         """
         # the kernel between anchors and history, in products of a millisecond or so
         with factorisation_threads(len(self.basis)):
-            grown = self._with_direction(candidate)
+            grown = _with_direction(self.basis, candidate)
             if grown is None:
                 return None
             basis, candidate, features, residual = grown
-            mass = basis.project(() if self.history is None else self.history.outside(), [self.round_index])
+            mass = basis.project(() if self.history is None else self.history.outside())
             regression = with_pending = self.regression.bordered(mass)
             if self.with_pending is not self.regression:
-                awaited = basis.project(self._awaited_outside(), [len(self.awaited)])
+                awaited = basis.project(self._awaited_outside())
                 both = [each for each in (mass, awaited) if each is not None]
                 total = Mass(*(sum(parts, np.zeros(())) for parts in zip(*both, strict=True))) if both else None
                 with_pending = self.with_pending.bordered(total)
@@ -335,38 +334,143 @@ class NystromPosterior(RegressionPosterior):
         after = evolve(self, basis=basis, regression=regression, with_pending=with_pending, residual_trace=trace)
         return after, candidate, features, residual
 
-    def _with_direction(self, candidate: Candidate) -> tuple[AnchorBasis, Candidate, FloatArray, float] | None:
-        """Return the basis with one more anchor, and the point in it; None if it adds no direction."""
-        grown = self.basis.with_anchor(candidate.point, candidate.features)
-        if grown is None:
-            return None
-        basis, square = grown
-        features = linalg.appended_to(candidate.features, math.sqrt(square))
-        residual = max(float(candidate.residual) - square, 0.0)
-        return basis, candidate._replace(residual=square), features, residual
+    def _learned_log(self, points: FloatArray, rewards: FloatArray) -> Self:
+        """Return it with a log in order, many observations by one matrix product where that changes nothing."""
+        dictionary = self.dictionary
+        draws_by_points = dictionary.leverage_regularization is not None and not dictionary.uses_variance
+        if draws_by_points and self.history is not None and len(points) > len(self.basis):
+            return self._learned_at_once(self.history, points, rewards)
 
-    def _awaited_outside(self) -> list[Outside]:
+        return self._in_blocks(
+            len(points),
+            batch_rows(len(self.basis)),
+            lambda posterior, rows: posterior._learned_quietly(points[rows], rewards[rows]),
+            lambda posterior, row: posterior.learned(points[row : row + 1], rewards[row : row + 1]),
+        )
+
+    def _learned_quietly(self, points: FloatArray, rewards: FloatArray) -> tuple[Self, int]:
+        """Return the posterior with the leading points that leave the anchors alone, and how many they are."""
+        block, quiet, dictionary = self._seen(self.basis, self.dictionary, points)
+        if not quiet:
+            return self, 0
+        regression = self.regression.learned_many(block.features[:quiet], rewards[:quiet])
+        after = evolve(
+            self,
+            regression=regression,
+            with_pending=regression,
+            dictionary=dictionary,
+            dimension=points.shape[1],
+            history=None if self.history is None else self.history.extended(points[:quiet], rewards[:quiet]),
+            residual_trace=self.residual_trace + float(np.asarray(block.residual)[:quiet].sum()),
+            round_index=self.round_index + quiet,
+        )
+        return after, quiet
+
+    def _in_blocks(
+        self,
+        count: int,
+        most: int,
+        quietly: Callable[[Self, slice], tuple[Self, int]],
+        one: Callable[[Self, int], Self],
+    ) -> Self:
+        """Go through so many points in blocks of those that leave the anchors alone, and single ones between them.
+
+        Args:
+            count: of the points.
+            most: points of a block.
+            quietly: takes the leading points of a block together, and returns how many they were.
+            one: takes a single point.
+        """
+        posterior, start, window = self, 0, most
+        while start < count:
+            stop = min(start + window, count)
+            posterior, quiet = quietly(posterior, slice(start, stop))
+            start += quiet
+            if start < stop:
+                posterior, start = one(posterior, start), start + 1
+            # points behind one that changes the dictionary are evaluated in vain: aim at the gap between two
+            window = min(max(2 * (quiet + 1), FEWEST_TOGETHER), most)
+        return posterior
+
+    @np.errstate(invalid="ignore", over="ignore")
+    def _seen(
+        self, basis: AnchorBasis, dictionary: Dictionary, points: FloatArray
+    ) -> tuple[Candidate, int, Dictionary]:
+        """Show points (n, d) to a dictionary.
+
+        Return them as candidates, how many of the first leave the anchors alone, and the dictionary after these.
+        """
+        features, residual, prior = basis(points)
+        if not is_finite(features) or not is_finite(residual):
+            raise InputError(f"kernel: {self.kernel!r} returned values that are not finite in the log.")
+        require_resolution(self.kernel, float(prior.max()), self.regularization)
+        variance = np.zeros(len(points))
+        if dictionary.uses_variance:
+            # φᵀPφ of each point after the ones before it; σ² = residual/λ + φᵀPφ
+            factor = sequential_factor(features, self.with_pending.inverse.times(features))
+            variance = residual / self.regularization + (np.diagonal(factor) ** 2 - 1.0)
+        block = Candidate(points, basis.anchors, features, residual, prior, variance)
+        return block, *dictionary.after_block(block, residual <= least_direction(prior, self.regularization))
+
+    def _learned_at_once(self, history: History, points: FloatArray, rewards: FloatArray) -> Self:
+        """Return it with a log whose anchors are drawn first, which rules that look at points alone can do without P.
+
+        The past of all of them is then computed in one pass, and P once.
+        """
+        basis, dictionary, anchors = self.basis, self.dictionary, list[int]()
+        start, window = 0, FEWEST_TOGETHER
+        while start < len(points):
+            block, quiet, dictionary = self._seen(basis, dictionary, points[start : start + window])
+            start += quiet
+            if quiet < len(block.point):
+                own = [np.asarray(field)[quiet] for field in (block.features, block.residual, block.prior_variance)]
+                candidate = Candidate(points[start], basis.anchors, own[0], own[1].item(), own[2].item(), 0.0)
+                proposal = dictionary.propose(candidate)
+                with factorisation_threads(len(basis)):
+                    grown = _with_direction(basis, candidate) if proposal.draw else None
+                if grown is not None:
+                    basis, candidate = grown[:2]
+                    anchors.append(start)
+                dictionary, start = dictionary.after(candidate, proposal, grown is not None), start + 1
+            window = min(2 * (quiet + 1), batch_rows(len(basis)))
+        known, size = len(self.basis), len(basis)
+        # Σ φφᵀ and Σ rφ of the log, and of what was learned before
+        second_moment, moment, left, _ = basis.sums(History().extended(points, rewards).blocks())
+        residual_trace, before, earlier = self.residual_trace, np.zeros((size, size)), np.zeros(size)
+        before[:known, :known], earlier[:known] = self.regression.sums()
+        mass = basis.project(history.outside(), len(anchors)) if anchors else None
+        if mass is not None:
+            before[:, known:], before[known:], earlier[known:] = mass.cross, mass.cross.T, mass.moment
+            residual_trace = max(residual_trace - float(np.trace(mass.square)), 0.0)
+        regression = self.regression.loaded(before + second_moment, earlier + moment)
+        return evolve(
+            self,
+            basis=basis,
+            dictionary=dictionary,
+            history=history.extended(points, rewards, anchors=anchors),
+            regression=regression,
+            with_pending=regression,
+            residual_trace=residual_trace + float(left.sum()),
+            round_index=self.round_index + len(points),
+            dimension=points.shape[1],
+        )
+
+    def _awaited_outside(self) -> list[Block]:
         """Awaited points that are no anchors as a block of the history, where a further direction finds them."""
         points = [awaited.point for awaited in self.awaited.values() if not awaited.is_anchor]
         if self.history is None or not points:
             return []
-        return [Outside(np.array(points), np.ones(len(points)), np.zeros(len(points)), np.arange(len(points)))]
+        return [(np.array(points), np.ones(len(points)), np.zeros(len(points)))]
 
-    def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Evaluated | None = None) -> Self:
-        posterior, start, window = self, 0, len(keys)
-        while start < len(keys):
-            some = slice(start, start + min(window, MOST_AWAITED))
-            posterior, done = posterior._awaiting_quietly(keys[some], points[some])
-            start += done
-            if done < len(keys[some]):
-                # this one changes the dictionary, or there are few
-                posterior = posterior._awaiting_one(keys[start], points[start].copy(), evaluated)
-                start += 1
-            # points behind one that changes the dictionary are evaluated in vain: aim at the gap between two
-            window = max(2 * (done + 1), FEWEST_TOGETHER)
-        return posterior
+    def awaiting(self, keys: Sequence[int], points: FloatArray, evaluated: Seen = None) -> Self:
+        return self._in_blocks(
+            len(keys),
+            MOST_AWAITED,
+            lambda posterior, rows: posterior._awaiting_quietly(keys[rows], points[rows]),
+            lambda posterior, row: posterior._awaiting_one(keys[row], points[row].copy(), evaluated),
+        )
 
-    def _awaiting_one(self, key: int, point: FloatArray, evaluated: Evaluated | None) -> Self:
+    def _awaiting_one(self, key: int, point: FloatArray, evaluated: Seen) -> Self:
         after, features, residual, is_anchor, resample = self._shown(point, evaluated)
         awaited = Awaited(point, features.copy(), residual, is_anchor)
         after.with_pending = after.with_pending.learned(features, 0.0)
@@ -377,16 +481,17 @@ class NystromPosterior(RegressionPosterior):
 
     def _settled(self) -> Self:
         """Let the last anchors join the others, for the rounds in which none comes; done now and then."""
-        return evolve(self, basis=self.basis.settled(), dictionary=self.dictionary.settled())
+        basis = evolve(self.basis, whitening=self.basis.whitening.settled())
+        return evolve(self, basis=basis, dictionary=self.dictionary.settled())
 
     def _awaiting_quietly(self, keys: Sequence[int], points: FloatArray) -> tuple[Self, int]:
         """Return the posterior that awaits the leading points that leave the anchors alone, and how many they are."""
-        dictionary = self.dictionary
-        if len(keys) < FEWEST_TOGETHER or not len(self.basis) or dictionary.uses_variance:
+        if len(keys) < FEWEST_TOGETHER or not len(self.basis) or self.dictionary.uses_variance:
             return self, 0
-        features, residual, quiet, dictionary = _LogLearning(self).absorbed(points)
+        block, quiet, dictionary = self._seen(self.basis, self.dictionary, points)
         if not quiet:
             return self, 0
+        features, residual = block.features, np.asarray(block.residual)
         # copies, since a row of an array keeps all of it
         kept = islice(zip(keys, points, features, residual.tolist(), strict=True), quiet)
         awaited = {key: Awaited(row.copy(), own.copy(), left) for key, row, own, left in kept}
@@ -399,58 +504,43 @@ class NystromPosterior(RegressionPosterior):
         )
         return after, quiet
 
-    def settled(
-        self, keys: Sequence[int], points: FloatArray, rewards: FloatArray, weights: FloatArray | None = None
-    ) -> Self:
-        if weights is not None:
-            # they were counted with weight 1
-            return super().settled(keys, points, rewards, weights)
-        posterior = self
+    def _with_rewards(self, keys: Sequence[int], points: FloatArray, rewards: FloatArray) -> Self:
+        regression, history, residual_trace = self.regression, self.history, self.residual_trace
         for start in range(0, len(keys), MOST_SETTLED):
             some = slice(start, start + MOST_SETTLED)
-            posterior = posterior._settled_together(keys[some], rewards[some])
-        return posterior
-
-    def _settled_together(self, keys: Sequence[int], rewards: FloatArray) -> Self:
-        known, history = [self._current(key) for key in keys], self.history
-        regression = self.regression.learned_many(np.array([one.features for one in known]), rewards)
-        if history is not None:
-            anchors = [row for row, one in enumerate(known) if one.is_anchor]
-            history = history.extended(np.array([one.point for one in known]), rewards, anchors=anchors)
-        awaited = self.awaited.without(keys)
+            known = self._current(keys[some])
+            regression = regression.learned_many(np.array([one.features for one in known]), rewards[some])
+            residual_trace += sum(one.residual for one in known)
+            if history is not None:
+                anchors = [row for row, one in enumerate(known) if one.is_anchor]
+                history = history.extended(points[some], rewards[some], anchors=anchors)
         return evolve(
             self,
             regression=regression,
-            with_pending=self.with_pending if awaited else regression,
-            awaited=awaited,
             history=history,
-            residual_trace=self.residual_trace + sum(one.residual for one in known),
+            residual_trace=residual_trace,
             round_index=self.round_index + len(keys),
         )
 
     def abandoned(self, keys: Collection[int]) -> Self:
-        features = [self._current(key).features for key in keys]
+        features = [one.features for one in self._current(keys)]
         awaited = self.awaited.without(keys)
         with_pending = self.with_pending.forgotten(features) if awaited else self.regression
         return evolve(self, awaited=awaited, with_pending=with_pending)
 
-    def _current(self, key: int) -> Awaited:
-        """Return an awaited point in the coordinates of the anchors there are now."""
-        awaited = self.awaited[key]
-        missing = len(self.basis) - len(awaited.features)
-        if not missing:
-            return awaited
+    def _current(self, keys: Iterable[int]) -> list[Awaited]:
+        """Return awaited points in the coordinates of the anchors there are now."""
+        found, size = {key: self.awaited[key] for key in keys}, len(self.basis)
+        older = {key: one for key, one in found.items() if len(one.features) < size}
         if self.history is None:
             # c = 0 on directions that were added after the point was played, as for all of the past
-            return awaited._replace(features=np.append(awaited.features, np.zeros(missing)))
-        return self._in_coordinates({key: awaited.point})[key]._replace(is_anchor=awaited.is_anchor)
-
-    def _all_current(self) -> dict[int, Awaited]:
-        """Return all awaited points as :meth:`_current` does, those that were played before the last anchor at once."""
-        older = [key for key, awaited in self.awaited.items() if len(awaited.features) < len(self.basis)]
-        if self.history is None:
-            return dict(self.awaited) | {key: self._current(key) for key in older}
-        return dict(self.awaited) | self._in_coordinates({key: self.awaited[key].point for key in older})
+            for key, one in older.items():
+                known = one.features
+                found[key] = one._replace(features=np.append(known, np.zeros(size - len(known))))
+        else:
+            for key, one in self._in_coordinates({key: one.point for key, one in older.items()}).items():
+                found[key] = one._replace(is_anchor=older[key].is_anchor)
+        return list(found.values())
 
     def _in_coordinates(self, points: Mapping[int, FloatArray]) -> dict[int, Awaited]:
         """Points by key in the coordinates of the anchors there are, whatever the regression knows of them."""
@@ -505,19 +595,9 @@ class NystromPosterior(RegressionPosterior):
         chosen = AnchorBasis.chosen(
             self.kernel, self.regularization, candidates, mean_residual, min(limits, default=None)
         )
-        second_moment, moment = np.zeros((len(chosen), len(chosen))), np.zeros(len(chosen))
-        left, counted = [np.empty(0)], [np.empty(0)]
-        for points, counts, rewards in history.blocks() if history is not None else ():
-            features, residual, _ = chosen(points)
-            second_moment += linalg.times(features.T, counts[:, None] * features)
-            moment += linalg.transpose_times_vector(features, rewards)
-            left.append(residual)
-            counted.append(counts)
-        residuals = np.concatenate(left)
-        residual_trace = float(np.concatenate(counted) @ residuals)
-        require_finite_between_points(chosen.kernel, residual_trace, second_moment)
+        second_moment, moment, residuals, counts = chosen.sums(() if history is None else history.blocks())
         regression = self.regression.loaded(second_moment, moment)
-        carried = evolve(self, basis=chosen, regression=regression, residual_trace=residual_trace)
+        carried = evolve(self, basis=chosen, regression=regression, residual_trace=float(counts @ residuals))
         return carried.counting(self.awaited_points), residuals, second_moment
 
     def of_history(
@@ -563,6 +643,22 @@ class NystromPosterior(RegressionPosterior):
         )
 
 
+def _with_direction(
+    basis: AnchorBasis, candidate: Candidate
+) -> tuple[AnchorBasis, Candidate, FloatArray, float] | None:
+    """Return a basis with one more anchor, and the point in it; None if it adds no direction.
+
+    The point comes as a candidate whose residual is the length of the direction, its φ, and what is left of it.
+    """
+    grown = basis.with_anchor(candidate.point, candidate.features)
+    if grown is None:
+        return None
+    basis, square = grown
+    features = linalg.appended_to(candidate.features, math.sqrt(square))
+    residual = max(float(candidate.residual) - square, 0.0)
+    return basis, candidate._replace(residual=square), features, residual
+
+
 class _AnchoredBound(Bound):
     """The bound of a projected posterior in one context.
 
@@ -598,124 +694,6 @@ FIRST_RESIDUAL = 0.1
 # Anchors are chosen from at most this many candidates, whose Gram matrix has 32 MB, in at most this many passes over
 # at most this many observations; one pass over all of them follows.
 MOST_CANDIDATES, MOST_PASSES, MOST_OBSERVATIONS = 2048, 25, 4096
-# Where nothing is known about how often the dictionary changes, a log is absorbed in blocks of this many rows first.
-FIRST_BATCH_ROWS = 16
-
-
-class _LogLearning:
-    """Learns a log in order, many observations by one matrix product where that changes nothing.
-
-    A dictionary that does without P lets anchors come in without their past, which follows for all in one pass; P is
-    then computed anew, which a short log is not worth.
-
-    Args:
-        posterior: to begin with; it awaits nothing.
-    """
-
-    def __init__(self, posterior: NystromPosterior) -> None:
-        self._posterior = posterior
-        self._begin(posterior)
-
-    def _begin(self, posterior: NystromPosterior) -> None:
-        self._basis, self._dictionary, self._history = posterior.basis, posterior.dictionary, posterior.history
-        self._trace, self._count = posterior.residual_trace, posterior.round_index
-        self._waiting = Deferred(posterior.regression)
-        # how many observations came before each anchor that does not know its past yet
-        self._since: list[int] = []
-
-    @np.errstate(invalid="ignore", over="ignore")
-    def learned(self, points: FloatArray, rewards: FloatArray) -> Any:
-        """Return the posterior with points (n, d) and rewards (n,)."""
-        is_deferred = not self._dictionary.uses_variance and len(points) > len(self._basis)
-        start, count = 0, FIRST_BATCH_ROWS
-        while start < len(points):
-            quiet = self._learn_quiet(points[start : start + count], rewards[start : start + count])
-            start += quiet
-            if quiet < count and start < len(points):
-                if not (is_deferred and self._learn_deferred(points[start], rewards.item(start))):
-                    one = slice(start, start + 1)
-                    self._begin(self._completed(points.shape[1]).learned(points[one], rewards[one]))
-                start += 1
-            # Rows behind a point that changes the dictionary are evaluated in vain: aim at the gap between two.
-            count = min(2 * (quiet + 1), batch_rows(len(self._basis)))
-        return self._completed(points.shape[1])
-
-    def absorbed(self, points: FloatArray) -> tuple[FloatArray, FloatArray, int, Any]:
-        """Show points (n, d) to the dictionary.
-
-        Return φ (n, m), residuals (n,), how many leave the anchors alone, and the dictionary after these.
-        """
-        ridge, kernel = self._posterior.regularization, self._posterior.kernel
-        features, residual, prior = self._basis(points)
-        if not is_finite(features) or not is_finite(residual):
-            raise InputError(f"kernel: {kernel!r} returned values that are not finite in the log.")
-        require_resolution(kernel, float(prior.max()), ridge)
-        variance = np.zeros(len(points))
-        if self._dictionary.uses_variance:
-            solved = self._waiting.learned().inverse.times(features)
-            # φᵀPφ of each point after the ones before it; σ² = residual/λ + φᵀPφ
-            explained = np.diagonal(sequential_factor(features, solved)) ** 2 - 1.0
-            variance = residual / ridge + explained
-        block = Candidate(points, self._basis.anchors, features, residual, prior, variance)
-        quiet, dictionary = self._dictionary.after_block(block, residual <= least_direction(prior, ridge))
-        return features, residual, quiet, dictionary
-
-    def _learn_quiet(self, points: FloatArray, rewards: FloatArray) -> int:
-        """Learn the leading points that leave the anchors alone; return how many they were."""
-        features, residual, quiet, self._dictionary = self.absorbed(points)
-        if quiet:
-            self._waiting.add(features[:quiet], rewards[:quiet])
-            self._trace += float(residual[:quiet].sum())
-            self._count += quiet
-            if self._history is not None:
-                self._history = self._history.extended(points[:quiet], rewards[:quiet])
-        return quiet
-
-    def _learn_deferred(self, point: FloatArray, reward: float) -> bool:
-        """Learn a point that may become an anchor, without P; False, and nothing done, if the dictionary resamples."""
-        features, residual, prior = self._basis(point[None, :])
-        candidate = Candidate(point, self._basis.anchors, features[0], residual.item(0), prior.item(0), 0.0)
-        proposal = self._dictionary.propose(candidate)
-        if proposal.resample:
-            return False
-        own, left, appended = candidate.features, float(candidate.residual), False
-        if proposal.draw:
-            with factorisation_threads(len(self._basis)):
-                grown = evolve(self._posterior, basis=self._basis)._with_direction(candidate)
-            if grown is not None:
-                self._basis, candidate, own, left = grown
-                appended = True
-                if self._history is not None:
-                    self._since.append(self._count)
-        self._waiting.add(own[None, :], np.array([reward]))
-        self._dictionary = self._dictionary.after(candidate, proposal, appended)
-        self._trace += left
-        self._count += 1
-        if self._history is not None:
-            self._history = self._history.appended(point, reward, 1.0, appended)
-        return True
-
-    def _completed(self, dimension: int) -> NystromPosterior:
-        """Return the posterior with all that was learned so far, and the past of its anchors."""
-        if self._since:
-            assert self._history is not None
-            mass = self._basis.project(self._history.outside(), self._since)
-            if mass is not None:
-                self._waiting.add_mass(mass)
-                self._trace = max(self._trace - float(np.trace(mass.square)), 0.0)
-            self._since = []
-        regression = self._waiting.learned()
-        return evolve(
-            self._posterior,
-            basis=self._basis,
-            dictionary=self._dictionary,
-            history=self._history,
-            regression=regression,
-            with_pending=regression,
-            residual_trace=self._trace,
-            round_index=self._count,
-            dimension=dimension,
-        )
 
 
 def _carried(
@@ -729,13 +707,15 @@ def _carried(
         rows = points[::step]
         seen = History().extended(rows, np.zeros(len(rows)), np.full(len(rows), float(step)))
     candidates = candidates[:: -(-len(candidates) // MOST_CANDIDATES)]
-    carried, candidates, mean_residual, limit, second_moment = _enough(posterior, rows, count, seen, candidates, level)
+    carried, candidates, mean_residual, limit, second_moment = with_enough(
+        posterior, rows, count, seen, candidates, level
+    )
     if seen is not history:
         carried, _, second_moment = posterior._rebuilt(candidates, history, mean_residual, limit)
     return carried, second_moment
 
 
-def _enough(
+def with_enough(
     posterior: NystromPosterior,
     points: FloatArray,
     count: int,
@@ -821,15 +801,3 @@ def rounding_slack(
     rounding = np.finfo(float).eps * len(anchors) * float(np.abs(coefficients).sum())
     of_mean = 4.0 * rounding * scale * math.sqrt(float(anchors.max()))
     return of_mean + (1e-12 * float(np.abs(bounds).max()) + 1e-6 * bonus * scale)
-
-
-def likely_winners(bounds: FloatArray) -> NDArray[np.intp]:
-    """Return the actions with the largest bounds."""
-    return np.argpartition(bounds, -LIKELY_WINNERS)[-LIKELY_WINNERS:]
-
-
-def survivors(bounds: FloatArray, best: float) -> NDArray[np.intp] | None:
-    """Return the actions whose bound is not below the best exact value, or None where they are too many."""
-    # not below, so that a bound that is not a number stays in and is noticed
-    chosen = np.flatnonzero(~(bounds < best))
-    return chosen if len(chosen) <= WORTH * len(bounds) else None

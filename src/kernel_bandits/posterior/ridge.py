@@ -93,19 +93,19 @@ class RidgeRegression:
     )
 
     def __init__(self, regularization: float, size: int = 0) -> None:
-        self.regularization = regularization
-        self.inverse = Symmetric(np.eye(size) / regularization, 1.0 / regularization)
-        self.weights = np.zeros(size)
-        self.log_determinant = 0.0
-        self.drift = 0.0
-        self.refactorizations = 0
+        self.regularization: float = regularization
+        self.inverse: Symmetric = Symmetric(np.eye(size) / regularization, 1.0 / regularization)
+        self.weights: FloatArray = np.zeros(size)
+        self.log_determinant: float = 0.0
+        self.drift: float = 0.0
+        self.refactorizations: int = 0
         self._precision = np.eye(size) * regularization
         # the further columns of A down to its diagonal, of coordinates that it does not have yet
         self._borders: tuple[FloatArray, ...] = ()
         self._moment = np.zeros(size)
         # features and rewards that are not in A and b yet
         self._recent: tuple[tuple[FloatArray, float], ...] = ()
-        self.rounds = 0
+        self.rounds: int = 0
         self._drift_limit = DRIFT_TOLERANCE
 
     size: int = fact("weights.size")
@@ -241,6 +241,13 @@ class RidgeRegression:
             _moment=linalg.appended_to(self._moment, moment),
         )
 
+    def sums(self) -> tuple[FloatArray, FloatArray]:
+        """Return Σ φφᵀ and Σ rφ."""
+        after = self._apart()
+        after._absorb_recent()
+        after._precision.flat[:: self.size + 1] -= self.regularization
+        return after._precision, after._moment
+
     def loaded(self, second_moment: FloatArray, moment: FloatArray) -> Self:
         """Return a regression on Σ φφᵀ and Σ rφ, which may have another size."""
         after = evolve(
@@ -321,84 +328,6 @@ class RidgeRegression:
         # w ← w + P(b − Aw)
         misfit = self._moment - linalg.symmetric_times_vector(self._precision, self.weights)
         self.weights = self.weights + self.inverse.times_vector(misfit)
-
-
-class Deferred:
-    """Observations that wait to be learned by a regression together, so that P is computed once.
-
-    A few of them wait for a Woodbury step; more than m/2 enter A and b at once, since P is then cheaper recomputed.
-    Features may be longer than before: the past has nothing in the coordinates that were added, unless
-    :meth:`add_mass` says so.
-    """
-
-    def __init__(self, regression: RidgeRegression) -> None:
-        self._regression = regression
-        self._waiting: list[tuple[FloatArray, FloatArray]] = []
-        self._rows = 0
-        self._stale = False
-
-    def add(self, features: FloatArray, rewards: FloatArray) -> None:
-        """Add b observations at features (b, m)."""
-        self._waiting.append((features, rewards))
-        self._rows += len(rewards)
-        if self._rows > features.shape[1] // 2:
-            self._absorb()
-
-    def add_mass(self, mass: Mass) -> None:
-        """Let the past have mass in the last coordinates, which only later observations had."""
-        self._absorb()
-        self._stale = True
-        regression = self._regression
-        # φφᵀ where the c of φ counted as 0 so far: A gains φcᵀ + cφᵀ − ccᵀ in their columns and rows
-        known = len(regression._moment) - len(mass.moment)
-        regression._precision[:, known:] += mass.cross
-        regression._precision[known:, :] += mass.cross.T
-        regression._precision[known:, known:] -= mass.square
-        regression._moment[known:] += mass.moment
-
-    def learned(self) -> RidgeRegression:
-        """Return the regression with all of it; more may be added later."""
-        if self._stale or (self._waiting and self._waiting[-1][0].shape[1] > self._regression.size):
-            self._absorb()
-            self._stale = False
-            self._regression = evolve(self._regression)
-            self._regression._solve()
-        waiting, self._waiting, self._rows = self._waiting, [], 0
-        for features, rewards in waiting:
-            self._regression = self._regression._learned_together(features, rewards)
-        return self._regression
-
-    def _absorb(self) -> None:
-        """Let what waits enter A and b, which are this object's own from then on."""
-        own = evolve(self._regression, _precision=self._regression._precision.copy())
-        own._absorb_recent()
-        own._moment = own._moment.copy()
-        self._regression = own
-        if not self._waiting:
-            return
-        known, size = len(own._moment), self._waiting[-1][0].shape[1]
-        if size > known:
-            precision = np.zeros((size, size))
-            precision[:known, :known] = own._precision
-            np.fill_diagonal(precision[known:, known:], own.regularization)
-            own._precision, own._moment = precision, np.append(own._moment, np.zeros(size - known))
-        # What came before a coordinate has nothing in it. Large blocks enter by themselves, which copies nothing.
-        large = [block for block in self._waiting if block[0].shape[1] == size and len(block[1]) >= RECENT_ROWS]
-        small = [block for block in self._waiting if block[0].shape[1] < size or len(block[1]) < RECENT_ROWS]
-        for features, rewards in [*large, *([_stacked(small, size)] if small else [])]:
-            linalg.add_gram(own._precision, features, 1.0)
-            own._moment += linalg.transpose_times_vector(features, rewards)
-        own.rounds += self._rows
-        self._waiting, self._rows, self._stale = [], 0, True
-
-
-def _stacked(blocks: Sequence[tuple[FloatArray, FloatArray]], size: int) -> tuple[FloatArray, FloatArray]:
-    """Features and rewards of all blocks; features with fewer than ``size`` coordinates have zeros in the others."""
-    features, taken = np.zeros((sum(len(rewards) for _, rewards in blocks), size)), 0
-    for block, _ in blocks:
-        features[taken : taken + len(block), : block.shape[1]] = block
-        taken += len(block)
-    return features, np.concatenate([rewards for _, rewards in blocks])
 
 
 def _drift(precision: FloatArray, inverse: Symmetric, probe: FloatArray) -> float:

@@ -10,13 +10,9 @@ import numpy as np
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import UnavailableError
 from kernel_bandits.numerics import linalg
-from kernel_bandits.posterior.basis import DIRECTION_TOLERANCE, AnchorBasis, require_finite_between_points
-from kernel_bandits.posterior.nystrom import (
-    ANCHORS_PER_DIMENSION,
-    FIRST_RESIDUAL,
-    UNEXPLAINED_SHARE,
-    NystromPosterior,
-)
+from kernel_bandits.posterior.basis import AnchorBasis
+from kernel_bandits.posterior.history import History
+from kernel_bandits.posterior.nystrom import ANCHORS_PER_DIMENSION, UNEXPLAINED_SHARE, NystromPosterior, with_enough
 from kernel_bandits.values import evolve
 
 # Rows that enter the sums by one matrix product.
@@ -60,16 +56,10 @@ class Sums:
 
 def sums_of(basis: AnchorBasis, points: FloatArray, rewards: FloatArray) -> Sums:
     """Return the sums of points (n, d) and rewards (n,), by matrix products of bounded size."""
-    size = len(basis)
-    second_moment, moment = np.zeros((size, size)), np.zeros(size)
-    left = np.empty(len(points))
-    for start in range(0, len(points), ROWS_AT_ONCE):
-        rows = slice(start, start + ROWS_AT_ONCE)
-        with np.errstate(invalid="ignore", over="ignore"):
-            features, left[rows], _ = basis(points[rows])
-        linalg.add_gram(second_moment, features, 1.0)
-        moment += linalg.transpose_times_vector(features, rewards[rows])
-    require_finite_between_points(basis.kernel, left, moment)
+    starts, ones = range(0, len(points), ROWS_AT_ONCE), np.ones(ROWS_AT_ONCE)
+    blocks = ((points[i : i + ROWS_AT_ONCE], rewards[i : i + ROWS_AT_ONCE]) for i in starts)
+    with np.errstate(invalid="ignore", over="ignore"):
+        second_moment, moment, left, _ = basis.sums((some, ones[: len(some)], own) for some, own in blocks)
     order = np.argsort(-left, kind="stable")[:MISSED_ROWS]
     return Sums(second_moment, moment, float(left.sum()), len(points), points[order], left[order])
 
@@ -80,20 +70,10 @@ def sample_basis(posterior: NystromPosterior, candidates: FloatArray, rows: int)
     They are the fewest that leave little of the candidates, at the effective dimension that the whole log would have if
     all of it were like them.
     """
-    kernel, dictionary = posterior.kernel, posterior.dictionary
-    level = _level(posterior)
-    largest = float(kernel.diag(candidates).max())
-    mean_residual, limit, share = FIRST_RESIDUAL * min(level, largest), dictionary.max_size, rows / len(candidates)
-    while True:
-        basis = AnchorBasis.chosen(kernel, posterior.regularization, candidates, mean_residual, limit)
-        features, left, _ = basis(candidates)
-        dimension = _dimension(share * linalg.times(features.T, features), level)
-        allowed = max(UNEXPLAINED_SHARE * level * dimension / rows, DIRECTION_TOLERANCE * largest)
-        if float(left.mean()) <= allowed or _are_many(posterior, len(basis), dimension) or len(basis) == limit:
-            return basis
-        mean_residual = min(0.5 * allowed, 0.5 * mean_residual)
-        most = math.ceil(ANCHORS_PER_DIMENSION * dimension)
-        limit = most if dictionary.max_size is None else min(most, dictionary.max_size)
+    # each stands for as many rows
+    weights = np.full(len(candidates), rows / len(candidates))
+    seen = History().extended(candidates, np.zeros(len(candidates)), weights)
+    return with_enough(posterior, candidates, rows, seen, candidates, _level(posterior))[0].basis
 
 
 def is_enough(posterior: NystromPosterior, sums: Sums) -> bool:

@@ -22,7 +22,7 @@ from kernel_bandits.boxes.constraints import Constraint, Guards
 from kernel_bandits.errors import InputError, UnavailableError
 from kernel_bandits.policy.diagnostics import Diagnostics, Residuals
 from kernel_bandits.policy.outlook import Outlook
-from kernel_bandits.policy.policy import Choice, Decision, Explanation, Policy, explained
+from kernel_bandits.policy.policy import Decision, Explanation, Policy, explained
 from kernel_bandits.policy.ucb import UpperConfidenceBound
 from kernel_bandits.posterior.base import Posterior, Prediction
 from kernel_bandits.tables.arms import Action, Offer
@@ -245,7 +245,6 @@ class TablePolicy:
     issued: int = _attribute("issued")
     reseed = _method(Policy.reseed)
     reseed_choices = _method(Policy.reseed_choices)
-    forget_choice = _method(Policy.forget_choice)
 
     @property
     def awaited(self) -> dict[int, tuple[Row, Action | None]]:
@@ -397,12 +396,6 @@ class TablePolicy:
         vectors, (choices, _, offered) = self.codec.rows.encode(rows, "contexts"), self._choices(actions, None)
         decisions = self.inner.select_many(vectors, choices)
         return [self._named(decision, row, offered) for decision, row in zip(decisions, rows, strict=True)]
-
-    def choices(self, contexts: FrameLike, actions: Offer | None = None) -> list[Choice]:
-        """Return what :meth:`select_many` chooses, as places among the actions, without their names."""
-        vectors = self.codec.rows.encode(as_rows("contexts", contexts), "contexts")
-        choices = self.codec.choices
-        return self.inner.choices(vectors, choices.encode(choices.offered(actions), "actions"))
 
     def ask_many(
         self, contexts: FrameLike, actions: Offer | None = None, mask: Mask | None = None

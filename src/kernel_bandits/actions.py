@@ -256,7 +256,7 @@ class Box:
         is_plain: whether every setting is a plain number between two fixed ones.
     """
 
-    __slots__ = ("_known", "_regions", "high", "is_plain", "limits", "low", "names", "settings", "sides", "units")
+    __slots__ = ("_layout", "_regions", "high", "is_plain", "limits", "low", "names", "settings", "sides", "units")
     saved: ClassVar[tuple[str, ...]] = ("names", "settings", "sides", "limits")
     low: FloatArray
     high: FloatArray
@@ -266,7 +266,7 @@ class Box:
     sides: Sides
     limits: tuple[LinearLimit, ...]
     is_plain: bool
-    _known: _Layout | None
+    _layout: _Layout
     _regions: dict[tuple[int, ...], _Region]
 
     def __init__(
@@ -300,7 +300,8 @@ class Box:
             raise InputError(f"limits: expected a list of LinearLimit, got {limits!r}.")
         sides = {name: {level: dict(own) for level, own in of.items()} for name, of in (sides or {}).items()}
         values = {"low": lower, "high": upper, "names": labels[0], "units": labels[1], "settings": settings}
-        values |= {"sides": sides, "limits": tuple(limits), "is_plain": plain, "_regions": {}, "_known": None}
+        values |= {"sides": sides, "limits": tuple(limits), "is_plain": plain, "_regions": {}}
+        values["_layout"] = _Layout.of(settings)
         for name, value in values.items():
             object.__setattr__(self, name, value)
         if not plain:
@@ -385,7 +386,7 @@ class Box:
     @property
     def labels(self) -> NDArray[np.intp]:
         """The setting of each column of an action, shape (d_a,)."""
-        return np.arange(self.dimension) if self.is_plain else self._layout.labels
+        return self._layout.labels
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -402,13 +403,6 @@ class Box:
             if body is not None:
                 found[self._layout.ranges[body.dependent]] = False
         return found
-
-    @property
-    def _layout(self) -> _Layout:
-        if self._known is None:
-            object.__setattr__(self, "_known", _Layout.of(self.settings))
-        assert self._known is not None
-        return self._known
 
     def _region(self, key: tuple[int, ...]) -> _Region:
         """Return the ranges and limits for one combination of the levels that they depend on."""
@@ -567,21 +561,16 @@ class Box:
         away = np.abs(self.at(self.fractions(points)) - points)
         return np.logical_not((away > slack).any(axis=1))
 
-    def encoded(self, settings: Mapping[str, Setting]) -> Self:
-        """Return the same box in the order and the encoding of a table, of which a setting may be a single column."""
-        return type(self)(settings, sides=self.sides, limits=self.limits)
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Box):
             return NotImplemented
         if self.is_plain and other.is_plain:
             return np.array_equal(self.low, other.low) and np.array_equal(self.high, other.high)
-        return self._identity == other._identity
-
-    @property
-    def _identity(self) -> tuple[Any, ...]:
-        bare = tuple(replace(one, unit="") for one in self.settings)
-        return bare, str(self.sides), tuple(str(limit) for limit in self.limits)
+        mine, theirs = (
+            (tuple(replace(one, unit="") for one in box.settings), str(box.sides), str(box.limits))
+            for box in (self, other)
+        )
+        return mine == theirs
 
     def __hash__(self) -> int:
         return hash((self.low.tobytes(), self.high.tobytes()))

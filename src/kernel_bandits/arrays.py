@@ -55,10 +55,8 @@ def as_vector(name: str, value: ArrayLike, length: int | None = None) -> FloatAr
 
 def as_points(name: str, value: ArrayLike, columns: int | None = None) -> FloatArray:
     """Return a non-empty float64 matrix with one point per row, with the given number of columns if there is one."""
-    if type(value) is _ARRAY and value.dtype is _FLOAT64:
-        shape = value.shape
-        if len(shape) == 2 and shape[1] == columns and shape[0]:
-            return value
+    if type(value) is _ARRAY and value.dtype is _FLOAT64 and value.shape[1:] == (columns,) and len(value):
+        return value
     array = as_floats(name, value)
     if array.ndim in (1, 2) and not len(array):
         raise InputError(f"{name}: expected at least one row, got none.")

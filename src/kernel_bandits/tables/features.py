@@ -172,7 +172,8 @@ class Features:
         if box.is_plain and all(isinstance(column, Numeric) for column in columns.values()):
             corners = [{name: getattr(settings[name], end) for name in columns} for end in ("low", "high")]
             return Box(*self.choices.encode(corners, "actions"))
-        return box.encoded({name: _encoded(name, settings[name], column) for name, column in columns.items()})
+        encoded = {name: _encoded(name, settings[name], column) for name, column in columns.items()}
+        return Box(encoded, sides=box.sides, limits=box.limits)
 
     def names_in(self, box: Box) -> tuple[str, ...]:
         """Return the columns of actions that the settings of a box are; an error where they do not fit."""

@@ -372,9 +372,11 @@ class Policy(ABC):
 
     # The attributes that a saved file holds.
     saved: ClassVar[tuple[str, ...]] = ("generator", "_state")
+    # The first actions in a box; None for a policy that has no such design.
+    design: Any = None
 
     def __init__(self, model: Model, generator: np.random.Generator) -> None:
-        self.generator = generator
+        self.generator: np.random.Generator = generator
         self._state = State(model)
         self._last = _NOTHING_CHOSEN
         # Generators that a choice draws from, with their states before it.
@@ -403,9 +405,8 @@ class Policy(ABC):
         return None
 
     def due_row(self, context: FloatArray, actions: FloatArray) -> int | None:
-        """Return the row of actions (A, d_a) that is to be played whatever is expected of it; None to choose."""
-        del context, actions  # by default all rows are chosen from
-        return None
+        """Return the row of actions (A, d_a) that the design plays next; None to choose."""
+        raise NotImplementedError
 
     def draw_in_box(self, context: FloatArray, box: Box) -> tuple[FloatArray, float] | None:
         """Draw an action (d_a,) of the box, and return it with its density; None to choose from :meth:`shortlist`.
@@ -1074,7 +1075,7 @@ class Policy(ABC):
                 require_action_columns(actions)
                 points = join(context, actions)
                 self._commit(state, self._described(state, points, len(context), self.box_of(actions)))
-            due = self.due_row(context, actions)
+            due = None if self.design is None else self.due_row(context, actions)
             if due is not None:
                 offered = len(actions) if indices is None else offered
                 indices = np.array([due]) if indices is None else indices[[due]]

@@ -63,6 +63,11 @@ class _Anchors:
         return self._kernel(context, self._anchors)
 
 
+def _total(name: str) -> Any:
+    """Return an attribute that is the sum of that of all arms."""
+    return property(lambda self: math.fsum(getattr(member, name) for member in self.members.values()))
+
+
 class SplitPosterior(Posterior):
     """One posterior per arm, on contexts alone; the posterior of a :class:`~kernel_bandits.PerArm` kernel.
 
@@ -97,7 +102,8 @@ class SplitPosterior(Posterior):
         of_each = kernel.of_each_arm()
         if of_each is None:
             raise InputError(f"kernel: expected one whose arms share nothing, such as PerArm, got {kernel!r}.")
-        self.kernel, self.regularization = kernel, regularization
+        self.kernel: Kernel = kernel
+        self.regularization: float = regularization
         self._contexts, self._split = of_each
         self._build = build
         is_free = build(self._contexts, regularization, 0).approximation == "history-free"
@@ -107,31 +113,20 @@ class SplitPosterior(Posterior):
         # the number of the arm of each observation, in the order in which they were learned
         self._order = Rows()
         self._anchors = _Anchors(self._contexts, np.empty((0, self._split)))
-        self.awaited = Pending[FloatArray]()
-        self.dimension = None
+        self.awaited: Pending[FloatArray] = Pending[FloatArray]()
+        self.dimension: int | None = None
 
     round_index: int = fact("_order.size")
     dictionary_size: int = fact("_anchors.size")
 
-    @property
-    def log_determinant(self) -> float:  # type: ignore[override] # computed here, kept elsewhere
-        return math.fsum(member.log_determinant for member in self.members.values())
-
-    @property
-    def log_determinant_with_pending(self) -> float:
-        return math.fsum(member.log_determinant_with_pending for member in self.members.values())
+    log_determinant: float = _total("log_determinant")
+    log_determinant_with_pending: float = _total("log_determinant_with_pending")
+    effective_dimension: float = _total("effective_dimension")
+    residual_trace: float = _total("residual_trace")
 
     @property
     def pending_shrinkage(self) -> float:
         return max((member.pending_shrinkage for member in self.members.values()), default=1.0)
-
-    @property
-    def effective_dimension(self) -> float:  # type: ignore[override] # computed here, kept elsewhere
-        return math.fsum(member.effective_dimension for member in self.members.values())
-
-    @property
-    def residual_trace(self) -> float:  # type: ignore[override] # computed here, kept elsewhere
-        return math.fsum(member.residual_trace for member in self.members.values())
 
     @property
     def drift(self) -> float:  # type: ignore[override] # computed here, kept elsewhere

@@ -53,6 +53,16 @@ class Warp:
         """All of it in one row."""
         return np.concatenate([self.contexts, self.actions, self.moves.ravel()])
 
+    @property
+    def relevance(self) -> FloatArray:
+        """ρ and ρ' in one row."""
+        return np.concatenate([self.contexts, self.actions])
+
+    def moved(self, step: FloatArray) -> Warp:
+        """Return the warp whose relevance is larger by a step."""
+        split = len(self.contexts)
+        return Warp(self.contexts + step[:split], self.actions + step[split:], self.moves)
+
 
 NO_WARP = Warp(np.empty(0), np.empty(0), np.empty((0, 0)))
 

@@ -97,7 +97,7 @@ class LearnedPosterior(PosteriorAround):
         self.learner: Learner[Any] = learner
         self.learning: KernelLearning = learning
         self._seed = seed
-        self.model = start
+        self.model: Any = start
         self._next: int | None = learning.first_round
         self.units: RewardUnits = RewardUnits()
         # Rewards as they came, where the history is kept: those that the posterior within learns are bounded and

@@ -98,7 +98,8 @@ def page() -> str:
                     np.mean(percents),
                     1.96 * np.std(percents, ddof=min(1, len(percents) - 1)) / np.sqrt(len(percents)),
                 )
-                cells = f"{len(percents)} | {mean:.1f} ± {half:.1f} | {max(percents):.1f} | {published}"
+                share = f"{mean:.1f} ± {half:.1f}" if len(percents) > 1 else f"{mean:.1f}"
+                cells = f"{len(percents)} | {share} | {max(percents):.1f} | {published}"
                 lines.append(f"| {name} | {rounds:,} | {cells} |")
     command = (
         "One command makes this page: `python benchmarks/showdown/run.py --seeds 20 --shuttle Shuttle.rda --page "

@@ -28,7 +28,16 @@ from kernel_bandits.learning.defaults import (
     TOLERATED_SHIFT,
 )
 from kernel_bandits.learning.noise import NoiseModel, UnequalNoise
-from kernel_bandits.posterior.base import Bound, Evaluated, Evaluation, Posterior, PosteriorAround, Prediction
+from kernel_bandits.posterior.base import (
+    Bound,
+    Evaluated,
+    Evaluation,
+    Failures,
+    KernelChange,
+    Posterior,
+    PosteriorAround,
+    Prediction,
+)
 from kernel_bandits.values import Pending, Rows, evolve, fact
 
 
@@ -315,13 +324,14 @@ class ForgettingPosterior(PosteriorAround):
     forgets = True
 
     def __init__(self, build: Builder, forgetting: Forgetting, unequal: UnequalNoise | None = None) -> None:
-        self.within = build(0, None)
-        self._unequal, self.noise = unequal, None if unequal is None else NoiseModel.equal()
+        self.within: Posterior = build(0, None)
+        self._unequal = unequal
+        self.noise: NoiseModel | None = None if unequal is None else NoiseModel.equal()
         self._unequal_next = sys.maxsize if unequal is None else unequal.first
-        self.forgetting = forgetting
+        self.forgetting: Forgetting = forgetting
         self._build = build
         self._renewals = 0
-        self.round_index = 0
+        self.round_index: int = 0
         # rounds played, pending ones included, and those of the last renewal
         self._clock = self._renewed = 0
         # what is in memory: points (n, d), rewards, the weights they were given, and when they were played
@@ -330,14 +340,14 @@ class ForgettingPosterior(PosteriorAround):
         self._test = forgetting.detector()
         # the round of the last change; what was played before has left
         self._changed_at = 0
-        self.failures = self.within.failures
+        self.failures: Failures = self.within.failures
 
     prior_mean: float = fact("within.prior_mean")
     bonus: float = fact("within.bonus")
     shape: int = fact("within.shape")
-    box = fact("within.box")
+    box: Box | None = fact("within.box")
     is_provisional: bool = fact("within.is_provisional")
-    kernel_changes = fact("within.kernel_changes")
+    kernel_changes: tuple[KernelChange, ...] = fact("within.kernel_changes")
     learns_kernel: bool = fact("within.learns_kernel")
     may_be_due: bool = fact("within.may_be_due")
 

@@ -87,11 +87,11 @@ class LeverageDictionary(Dictionary):
         self, rule: LeverageRule, leverage_regularization: float, level: float, coins: np.random.Generator
     ) -> None:
         self.leverage_regularization: float = leverage_regularization
-        self.level = level
-        self.leverage_accuracy = float(rule.leverage_accuracy)
-        self.oversampling = OVERSAMPLING if rule.oversampling is None else float(rule.oversampling)
-        self.max_size = rule.max_size
-        self.draws = 0
+        self.level: float = level
+        self.leverage_accuracy: float = float(rule.leverage_accuracy)
+        self.oversampling: float = OVERSAMPLING if rule.oversampling is None else float(rule.oversampling)
+        self.max_size: int | None = rule.max_size
+        self.draws: int = 0
         self._draw_ahead(coins)
 
     @abstractmethod

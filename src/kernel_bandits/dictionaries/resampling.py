@@ -62,10 +62,10 @@ class ResamplingDictionary(Dictionary):
     uses_variance = False
 
     def __init__(self, rule: Resampling, regularization: float, coins: np.random.Generator) -> None:
-        self.regularization = regularization
-        self.oversampling = float(rule.oversampling)
-        self.batch_variance_limit = float(rule.batch_variance_limit)
-        self.keeps_first = rule.keeps_first
+        self.regularization: float = regularization
+        self.oversampling: float = float(rule.oversampling)
+        self.batch_variance_limit: float = float(rule.batch_variance_limit)
+        self.keeps_first: bool = rule.keeps_first
         self._coins = coins
         self._frozen_covariance = np.empty((0, 0))
         self._batch_variance = 0.0

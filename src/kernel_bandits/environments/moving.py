@@ -32,17 +32,17 @@ class MovingOptimum(Environment):
         instance_seed: draws the actions, the w_j (uniform on [0, 1]^d_x, scaled to sum 1.5) and the b_j.
     """
 
-    lengthscale = 0.5
+    lengthscale: float = 0.5
     _WIDTH = 0.25
 
     def __init__(self, context_dimension: int = 3, number_of_actions: int = 25, instance_seed: int = 0) -> None:
-        self.context_dimension = as_count("context_dimension", context_dimension)
-        self.instance_seed = instance_seed
+        self.context_dimension: int = as_count("context_dimension", context_dimension)
+        self.instance_seed: int = instance_seed
         generator = np.random.default_rng(instance_seed)
-        self.actions = generator.random((as_count("number_of_actions", number_of_actions), 2))
+        self.actions: FloatArray = generator.random((as_count("number_of_actions", number_of_actions), 2))
         weights = generator.random((2, self.context_dimension))
-        self.weights = 1.5 * weights / weights.sum(axis=1, keepdims=True)
-        self.phases = generator.uniform(0.0, 2.0 * np.pi, 2)
+        self.weights: FloatArray = 1.5 * weights / weights.sum(axis=1, keepdims=True)
+        self.phases: FloatArray = generator.uniform(0.0, 2.0 * np.pi, 2)
 
     def best_place(self, context: FloatArray) -> FloatArray:
         """Return a*(x), shape (2,)."""
@@ -69,11 +69,11 @@ class MovingPeak(ContinuousEnvironment):
     The path of the peak is that of a :class:`MovingOptimum` with the same seed.
     """
 
-    lengthscale = MovingOptimum.lengthscale
+    lengthscale: float = MovingOptimum.lengthscale
 
     def __init__(self, context_dimension: int = 3, instance_seed: int = 0) -> None:
         self._peak = MovingOptimum(context_dimension, instance_seed=instance_seed)
-        self.box = Box([0.0, 0.0], [1.0, 1.0])
+        self.box: Box = Box([0.0, 0.0], [1.0, 1.0])
 
     def next_round(self, contexts: np.random.Generator) -> Round:
         return Round(contexts.random(self._peak.context_dimension), self.box)

@@ -49,7 +49,7 @@ class _TenActions(Environment):
     actions: FloatArray
 
     def __init__(self, instance_seed: int | None = None) -> None:
-        self.instance_seed = instance_seed
+        self.instance_seed: int | None = instance_seed
         generator = None if instance_seed is None else np.random.default_rng(instance_seed)
         self.actions = np.array(PUBLISHED_ACTIONS)[:, None]
         if generator is not None:
@@ -80,13 +80,14 @@ class Bump(_TenActions):
     the context.
     """
 
-    context_dimension = 5
-    lengthscale = 1.0
+    context_dimension: int = 5
+    lengthscale: float = 1.0
 
     def _set_instance(self, generator: np.random.Generator | None) -> None:
         if generator is None:
-            self.best_action = PUBLISHED_BEST_ACTION
-            self.centre, self.weights = np.array(PUBLISHED_CENTRE), np.array(PUBLISHED_WEIGHTS)
+            self.best_action: float = PUBLISHED_BEST_ACTION
+            self.centre: FloatArray = np.array(PUBLISHED_CENTRE)
+            self.weights: FloatArray = np.array(PUBLISHED_WEIGHTS)
         else:
             self.best_action = float(generator.choice(self.actions[:, 0]))
             self.centre = generator.random(self.context_dimension)
@@ -104,7 +105,7 @@ class Chessboard(_TenActions):
     """Rewards 1, ½ or 0 on a 4×4 grid of (x, a)."""
 
     context_dimension = 1
-    lengthscale = 0.1
+    lengthscale: float = 0.1
     # rows: quarter of x; columns: quarter of a
     _VALUES = np.array([[0.0, 0.5, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0], [0.0, 0.5, 0.0, 0.5], [0.0, 0.0, 1.0, 0.0]])
 
@@ -120,7 +121,7 @@ class StepDiagonal(_TenActions):
     """Reward 1 where |x − (a + 0.15)| < 0.1, ½ where |x − (a − 0.15)| < 0.1, else 0."""
 
     context_dimension = 1
-    lengthscale = 0.1
+    lengthscale: float = 0.1
 
     @property
     def reward_parameters(self) -> tuple[FloatArray | float, ...]:

@@ -46,7 +46,7 @@ class Table(Environment):
         rewards: what each action earns in each row, shape (n, A).
     """
 
-    noise_std = 0.0
+    noise_std: float = 0.0
 
     def __init__(
         self,
@@ -58,13 +58,17 @@ class Table(Environment):
         rows = read_table(source) if isinstance(source, (str, os.PathLike)) else as_rows("source", source)
         if not rows:
             raise InputError("source: expected at least one row, got none.")
-        self.source = str(source) if isinstance(source, (str, os.PathLike)) else f"{len(rows)} rows"
+        self.source: str = str(source) if isinstance(source, (str, os.PathLike)) else f"{len(rows)} rows"
+        self.actions: list[Action]
+        self.rewards: FloatArray
         self.actions, self.rewards, used = _rewards(rows, reward, actions)
-        self.rows = [{name: value for name, value in row.items() if name not in used} for row in rows]
+        self.rows: list[dict[str, Any]] = [
+            {name: value for name, value in row.items() if name not in used} for row in rows
+        ]
         if features is None:
             are_rows = all(isinstance(action, Mapping) for action in self.actions)
             features = Features.infer(self.rows, self.actions if are_rows else Arms(self.actions, room=0))  # type: ignore[arg-type]
-        self.features = features
+        self.features: Features = features
         self._contexts = self.features.described(self.rows)[0]
         choices = self.features.choices
         self._actions = choices.encode(choices.offered(list(self.actions)), "actions")

@@ -26,8 +26,8 @@ class KernelBanditLearner(Learner):  # type: ignore[misc] # coba has no types
     """
 
     def __init__(self, policy: Policy, name: str | None = None) -> None:
-        self.policy = policy
-        self.name = type(policy).__name__ if name is None else name
+        self.policy: Policy = policy
+        self.name: str = type(policy).__name__ if name is None else name
 
     @property
     def params(self) -> Mapping[str, Any]:

@@ -46,7 +46,7 @@ class ContextualBandit(gymnasium.Env[FloatArray, Any]):
     """
 
     def __init__(self, environment: Environment, low: float = -np.inf, high: float = np.inf) -> None:
-        self.environment = environment
+        self.environment: Environment = environment
         example = Simulation(environment, seed=0).offer()
         self.observation_space = spaces.Box(low, high, example.context.shape, np.float64)
         self.action_space = _space(example)

@@ -32,7 +32,7 @@ class KernelBandit(ContextualPolicy):
         self, policy: Policy, actions: Mapping[ArmID, ArrayLike] | ArrayLike, reward_obj: Any = None, burn_in: int = 0
     ) -> None:
         super().__init__(reward_obj=reward_obj, burn_in=burn_in)
-        self.policy = policy
+        self.policy: Policy = policy
         self.actions = actions
         self._learner = copy.deepcopy(policy)
         self._names: list[Any] | None = None

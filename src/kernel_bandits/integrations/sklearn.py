@@ -91,10 +91,10 @@ class NystromRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] # s
         rows, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=anew)
         targets = targets.astype(np.float64)
         if anew:
-            self.posterior_ = self._build()
-            self.y_mean_ = float(targets.mean()) if self.normalize_y else 0.0
+            self.posterior_: Posterior = self._build()
+            self.y_mean_: float = float(targets.mean()) if self.normalize_y else 0.0
             # A constant target has no spread to divide by.
-            self.y_scale_ = (float(targets.std()) or 1.0) if self.normalize_y else 1.0
+            self.y_scale_: float = (float(targets.std()) or 1.0) if self.normalize_y else 1.0
         with threads_for(self.posterior_.dictionary_size, MANY_ROWS):
             self.posterior_ = self.posterior_.learned(rows, (targets - self.y_mean_) / self.y_scale_)
         return self

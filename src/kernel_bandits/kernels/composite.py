@@ -102,9 +102,9 @@ class TensorProduct(_Split):
         context_dimension: int,
         shear: Shear | None = None,
     ) -> None:
-        self.context_kernel = as_kernel(context_kernel)
-        self.action_kernel = as_kernel(action_kernel)
-        self.context_dimension = as_count("context_dimension", context_dimension)
+        self.context_kernel: KernelLike = as_kernel(context_kernel)
+        self.action_kernel: KernelLike = as_kernel(action_kernel)
+        self.context_dimension: int = as_count("context_dimension", context_dimension)
         if shear is not None and not isinstance(shear, Shear):
             raise InputError(f"shear: expected a Shear or None, got {type(shear).__name__}.")
         if shear is not None and shear.slopes.shape[1] != self.context_dimension:
@@ -112,7 +112,7 @@ class TensorProduct(_Split):
                 f"shear: expected slopes of {self.context_dimension} context columns, as context_dimension says, got "
                 f"slopes of shape {shear.slopes.shape}; give a row per action column and a column per context column."
             )
-        self.shear = shear
+        self.shear: Shear | None = shear
 
     def _split(self, X: FloatArray, share_context: bool = True) -> tuple[FloatArray, FloatArray]:
         contexts, actions = self._halves(X)
@@ -209,8 +209,8 @@ class PerArm(_Split):
     """
 
     def __init__(self, context_kernel: KernelLike | float, context_dimension: int) -> None:
-        self.context_kernel = as_kernel(context_kernel)
-        self.context_dimension = as_count("context_dimension", context_dimension, least=0)
+        self.context_kernel: KernelLike = as_kernel(context_kernel)
+        self.context_dimension: int = as_count("context_dimension", context_dimension, least=0)
 
     def _same(self, X: FloatArray, Y: FloatArray) -> FloatArray:
         return (X[:, None, :] == Y[None, :, :]).all(axis=2).astype(np.float64)
@@ -252,8 +252,8 @@ class Timed(Kernel):
     saved: ClassVar[tuple[str, ...]] = ("kernel", "half_life")
 
     def __init__(self, kernel: KernelLike, half_life: float) -> None:
-        self.kernel = as_kernel(kernel)
-        self.half_life = as_positive("half_life", half_life)
+        self.kernel: KernelLike = as_kernel(kernel)
+        self.half_life: float = as_positive("half_life", half_life)
 
     def _decay(self, X: FloatArray, Y: FloatArray) -> FloatArray:
         return np.exp2(-np.abs(X[:, -1:] - Y[:, -1]) / self.half_life)

@@ -19,7 +19,8 @@ class _DotProduct(Scaled):
 
     def __init__(self, degree: int, lengthscale: Lengthscale, offset: float) -> None:
         super().__init__(lengthscale)
-        self.degree, self.offset = as_count("degree", degree), float(offset)
+        self.degree: int = as_count("degree", degree)
+        self.offset: float = float(offset)
         if not (math.isfinite(self.offset) and self.offset >= 0):
             raise InputError(f"offset: expected a finite number of at least 0, got {offset!r}.")
 

@@ -76,7 +76,8 @@ class LinearFeatures(FeatureMap):
     exact = True
 
     def __init__(self, intercept: bool = True, centre: FloatArray | None = None) -> None:
-        self.intercept, self.centre = bool(intercept), centre
+        self.intercept: bool = bool(intercept)
+        self.centre: FloatArray | None = centre
 
     def described(
         self, context_columns: int, arms: bool, centre: FloatArray | None = None
@@ -116,8 +117,10 @@ class InteractionFeatures(FeatureMap):
         arms: bool = False,
         centre: FloatArray | None = None,
     ) -> None:
-        self.intercept, self.context_columns, self.arms = bool(intercept), context_columns, arms
-        self.centre = centre
+        self.intercept: bool = bool(intercept)
+        self.context_columns: int | None = context_columns
+        self.arms: bool = arms
+        self.centre: FloatArray | None = centre
 
     def described(
         self, context_columns: int, arms: bool, centre: FloatArray | None = None
@@ -172,8 +175,8 @@ class _FourierFeatures(FeatureMap):
     exact = False
 
     def __init__(self, kernel: Gaussian | Exponential | Matern, number_of_features: int) -> None:
-        self.kernel = kernel
-        self.number_of_features = as_count("number_of_features", number_of_features)
+        self.kernel: Gaussian | Exponential | Matern = kernel
+        self.number_of_features: int = as_count("number_of_features", number_of_features)
         self._spectrum: tuple[FloatArray, FloatArray] | None = None
 
     @abstractmethod

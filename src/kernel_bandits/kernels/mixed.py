@@ -45,8 +45,8 @@ class Bends:
         if not whole or len(np.unique(numbers)) < len(numbers) or (numbers < 0).any():
             raise InputError(f"columns: expected different numbers from 0 on, got {columns!r}.")
         self.columns: NDArray[np.intp] = numbers.astype(np.intp)
-        self.middle = as_floats("middle", middle).reshape(-1).copy()
-        self.knee = as_floats("knee", knee).reshape(-1).copy()
+        self.middle: FloatArray = as_floats("middle", middle).reshape(-1).copy()
+        self.knee: FloatArray = as_floats("knee", knee).reshape(-1).copy()
         if not len(numbers) == len(self.middle) == len(self.knee):
             raise InputError(f"knee: expected one middle and one knee per bent column, {len(numbers)} of each.")
         require_finite("middle", self.middle)
@@ -143,17 +143,21 @@ class Mixed(Kernel):
         for name, value in zip(self._PARTS, (bias, linear, smooth, own), strict=True):
             if not (math.isfinite(value) and value >= 0.0):
                 raise InputError(f"{name}: expected a finite variance of at least 0, got {value!r}.")
-        self.bias, self.linear, self.smooth, self.own = float(bias), float(linear), float(smooth), float(own)
-        self.lengthscale = as_positive("lengthscale", lengthscale)
-        self.centre, self.scale = as_floats("centre", centre).copy(), as_floats("scale", scale).copy()
+        self.bias: float = float(bias)
+        self.linear: float = float(linear)
+        self.smooth: float = float(smooth)
+        self.own: float = float(own)
+        self.lengthscale: float = as_positive("lengthscale", lengthscale)
+        self.centre: FloatArray = as_floats("centre", centre).copy()
+        self.scale: FloatArray = as_floats("scale", scale).copy()
         require_finite("centre", self.centre)
         if not (self.scale > 0.0).all():
             raise InputError(f"scale: expected positive numbers, got {scale!r}.")
-        self.variables = None if variables is None else as_count("variables", variables)
-        self.metric = None if metric is None else _as_metric(metric)
+        self.variables: int | None = None if variables is None else as_count("variables", variables)
+        self.metric: FloatArray | None = None if metric is None else _as_metric(metric)
         if bends is not None and not isinstance(bends, Bends):
             raise InputError(f"bends: expected kernel_bandits.kernels.Bends or None, got {bends!r}.")
-        self.bends = bends
+        self.bends: Bends | None = bends
 
     @property
     def variance(self) -> float:

@@ -66,7 +66,7 @@ class Stationary(Scaled):
     """A function of the distance ‖(x − y)/ℓ‖ alone that is 1 at distance 0."""
 
     # the c in c·‖(x − y)/ℓ‖², the argument of the kernel as a function
-    factor = 1.0
+    factor: float = 1.0
 
     def __init__(self, lengthscale: Lengthscale = 1.0) -> None:
         super().__init__(lengthscale)
@@ -135,7 +135,7 @@ class Gaussian(Stationary):
             of the data. :func:`median_lengthscale` estimates one from a sample.
     """
 
-    factor = -0.5
+    factor: float = -0.5
     form = "gaussian"
 
     def _of_squared_distance(self, squared: FloatArray) -> FloatArray:
@@ -188,8 +188,8 @@ class Matern(Stationary):
                 "scikit-learn's Matern, which works here too."
             )
         super().__init__(lengthscale)
-        self.smoothness = float(smoothness)
-        self.factor = 2 * self.smoothness
+        self.smoothness: float = float(smoothness)
+        self.factor: float = 2 * self.smoothness
 
     @property
     def form(self) -> str:

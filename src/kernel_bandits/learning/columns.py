@@ -393,21 +393,22 @@ class Units:
     def __init__(
         self, points: FloatArray, rewards: FloatArray, groups: NDArray[np.intp], before: Units | None = None
     ) -> None:
-        self.groups = groups
-        self.number_of_groups = int(groups.max()) + 1
-        self.centres, self.reward_centre = points.mean(axis=0), float(rewards.mean())
+        self.groups: NDArray[np.intp] = groups
+        self.number_of_groups: int = int(groups.max()) + 1
+        self.centres: FloatArray = points.mean(axis=0)
+        self.reward_centre: float = float(rewards.mean())
         # √12 standard deviations are the length of an interval of uniform values; a column that never varies has none
         measured = math.sqrt(12.0) * _standard_deviations(points, self.centres)
         varies = measured > NEGLIGIBLE_SPREAD * np.abs(self.centres)
-        self.measured = np.where(varies, measured, 0.0)
+        self.measured: FloatArray = np.where(varies, measured, 0.0)
         deviation = float(rewards.std())
         # what rounding makes of equal rewards
-        self.reward_measured = deviation if deviation > np.finfo(float).eps * abs(self.reward_centre) else 0.0
+        self.reward_measured: float = deviation if deviation > np.finfo(float).eps * abs(self.reward_centre) else 0.0
         if before is not None:
             self.measured = np.maximum(self.measured, before.measured)
             self.reward_measured = max(self.reward_measured, before.reward_measured)
-        self.spreads = np.where(self.measured > 0.0, self.measured, 1.0)
-        self.reward_spread = self.reward_measured or abs(self.reward_centre) or 1.0
+        self.spreads: FloatArray = np.where(self.measured > 0.0, self.measured, 1.0)
+        self.reward_spread: float = self.reward_measured or abs(self.reward_centre) or 1.0
 
     def scaled(self, points: FloatArray) -> FloatArray:
         """Return points in these units, about their centre."""

@@ -185,7 +185,7 @@ class Sample:
         units: Units | None = None,
     ) -> None:
         labels = np.arange(points.shape[1]) if groups is None else np.asarray(groups, dtype=np.intp)
-        self.units = Units(points, rewards, labels, units)
+        self.units: Units = Units(points, rewards, labels, units)
         self._points = self.units.scaled(points)
         self._rewards = (rewards - self.units.reward_centre) / self.units.reward_spread
         count = self.units.number_of_groups

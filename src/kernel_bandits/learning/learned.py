@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kernel_bandits.actions import Box
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import InputError, KernelBanditsError
+from kernel_bandits.kernels import KernelLike
 from kernel_bandits.learning.columns import Rewards, RewardUnits, return_to_their_places
 from kernel_bandits.learning.defaults import SURPRISED_GROWTH, UNKNOWN_NOISE
 from kernel_bandits.learning.fit import KernelLearning
@@ -86,15 +87,19 @@ class LearnedPosterior(PosteriorAround):
 
     def __init__(self, learner: Learner[Any], learning: KernelLearning, seed: np.random.SeedSequence) -> None:
         start = learner.start
-        self.within = learner.build(None, UNKNOWN_NOISE if start is None else start.noise, 0)
-        self.prior_mean = 0.0 if start is None else start.mean
-        self.bonus, self.shape, self.is_provisional = Posterior.bonus, Posterior.shape, False
+        self.within: Posterior = learner.build(None, UNKNOWN_NOISE if start is None else start.noise, 0)
+        self.prior_mean: float = 0.0 if start is None else start.mean
+        self.bonus: float = Posterior.bonus
+        self.shape: int = Posterior.shape
+        self.is_provisional: bool = False
         self.kernel_changes: tuple[KernelChange, ...] = ()
-        self.failures = Failures()
-        self.learner, self.learning, self._seed = learner, learning, seed
+        self.failures: Failures = Failures()
+        self.learner: Learner[Any] = learner
+        self.learning: KernelLearning = learning
+        self._seed = seed
         self.model = start
         self._next: int | None = learning.first_round
-        self.units = RewardUnits()
+        self.units: RewardUnits = RewardUnits()
         # Rewards as they came, where the history is kept: those that the posterior within learns are bounded and
         # rounded, and equal ones would differ after some changes of the prior mean.
         self._rewards = Rows()
@@ -102,12 +107,12 @@ class LearnedPosterior(PosteriorAround):
         # A history-free stream until the kernel is frozen.
         self._kept = History() if self._is_history_free else None
 
-    kernel = fact("within.kernel")
-    dimension = fact("within.dimension")
+    kernel: KernelLike = fact("within.kernel")
+    dimension: int | None = fact("within.dimension")
     round_index: int = fact("within.round_index")
     dictionary_points: FloatArray = fact("within.dictionary_points")
     awaited_points: dict[int, FloatArray] = fact("within.awaited_points")
-    box = fact("learner.box")
+    box: Box | None = fact("learner.box")
 
     @property
     def observations(self) -> tuple[FloatArray, FloatArray]:

@@ -165,10 +165,12 @@ class MixedObjective:
         two_valued: bool,
         arms: int = 0,
     ) -> None:
-        self.blocks, self.prior = observations, prior
-        self.medians = prior.medians(observations[0])
+        self.blocks: Sequence[Block] = observations
+        self.prior: MixedPrior = prior
+        self.medians: FloatArray = prior.medians(observations[0])
         self._widths = prior.widths(observations[0], two_valued)
-        self.low, self.high = self.medians - prior.reach, self.medians + prior.reach
+        self.low: FloatArray = self.medians - prior.reach
+        self.high: FloatArray = self.medians + prior.reach
         if observations[0].other_arm is not None:
             self.high[evidence.CONTRAST] = greatest_contrast(arms)
 

@@ -76,11 +76,12 @@ class Family(Model):
     __slots__ = ("_next_pass", "_squares", "confidence", "learned_count", "members", "players", "weights")
 
     def __init__(self, posteriors: Sequence[Posterior], confidence: GuaranteedRadius, weights: FloatArray) -> None:
-        self.confidence, self.weights = confidence, weights
-        self.members = tuple(Member(posterior) for posterior in posteriors)
+        self.confidence: GuaranteedRadius = confidence
+        self.weights: FloatArray = weights
+        self.members: tuple[Member, ...] = tuple(Member(posterior) for posterior in posteriors)
         self._squares = 0.0  # Σ r²
-        self.learned_count = 0
-        self.players = Pending[int]()
+        self.learned_count: int = 0
+        self.players: Pending[int] = Pending[int]()
         self._next_pass = 1
 
     @property
@@ -308,7 +309,7 @@ class FamilyUpperConfidenceBound(Policy):
     ) -> None:
         family = Family(posteriors, confidence, weights)
         super().__init__(family, generator)
-        self.is_balanced = is_balanced
+        self.is_balanced: bool = is_balanced
         for posterior in posteriors:
             require_radius(family.own_radius, posterior)
 

@@ -130,11 +130,11 @@ class InverseGapWeighting(Policy):
         effective_actions: int | None = None,
     ) -> None:
         super().__init__(posterior, generator)
-        self.sharpness = sharpness
-        self.exploration = exploration
+        self.sharpness: Sharpness = sharpness
+        self.exploration: Exploration = exploration
         if effective_actions is not None:
             as_count("effective_actions", effective_actions)
-        self.effective_actions = effective_actions
+        self.effective_actions: int | None = effective_actions
 
     def on_reseed(self, entropy: int) -> None:
         self.exploration.on_reseed(entropy)

@@ -376,7 +376,7 @@ class Policy(ABC):
     design: Any = None
 
     def __init__(self, model: Model, generator: np.random.Generator) -> None:
-        self.generator = generator
+        self.generator: np.random.Generator = generator
         self._state = State(model)
         self._last = _NOTHING_CHOSEN
         # Generators that a choice draws from, with their states before it.

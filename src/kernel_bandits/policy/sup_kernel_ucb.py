@@ -44,9 +44,11 @@ class Stages(Model):
     __slots__ = ("_build", "_posteriors", "confidence", "horizon", "stage_of")
 
     def __init__(self, build: Callable[[int], Posterior], confidence: Confidence, horizon: int) -> None:
-        self._build, self.confidence, self.horizon = build, confidence, horizon
+        self._build = build
+        self.confidence: Confidence = confidence
+        self.horizon: int = horizon
         self._posteriors = (build(0),)
-        self.stage_of = Pending[int]()
+        self.stage_of: Pending[int] = Pending[int]()
 
     @property
     def posteriors(self) -> Sequence[Posterior]:
@@ -185,7 +187,8 @@ class SupKernelUCB(Policy):
             of_each = replace(confidence, failure_probability=failure)
         stages = Stages(stage_posterior, of_each, as_count("horizon", horizon))
         super().__init__(stages, generator)
-        self.confidence, self.horizon = confidence, stages.horizon
+        self.confidence: Confidence = confidence
+        self.horizon: int = stages.horizon
         require_radius(confidence, stages.posteriors[0], in_stages=True)
         if isinstance(confidence, StageRadius):
             confidence.require_covers(stages.horizon, 1)

@@ -48,10 +48,10 @@ class ThompsonSampling(Policy):
         exploration_floor: float = 0.0,
     ) -> None:
         super().__init__(posterior, generator)
-        self.scale = as_positive("scale", scale)
-        self.number_of_draws = as_count("number_of_draws", number_of_draws)
+        self.scale: float = as_positive("scale", scale)
+        self.number_of_draws: int = as_count("number_of_draws", number_of_draws)
         self._draws = draws
-        self.exploration = Exploration(as_floor(exploration_floor), draws)
+        self.exploration: Exploration = Exploration(as_floor(exploration_floor), draws)
 
     def on_reseed(self, entropy: int) -> None:
         # the floor draws from the same stream

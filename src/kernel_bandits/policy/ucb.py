@@ -55,9 +55,9 @@ class UpperConfidenceBound(Policy):
     ) -> None:
         super().__init__(posterior, generator)
         require_radius(confidence, posterior)
-        self.confidence = confidence
-        self.exploration = exploration
-        self.design = design
+        self.confidence: Confidence = confidence
+        self.exploration: Exploration | None = exploration
+        self.design: BoxDesign | None = design
 
     def constrained(
         self,

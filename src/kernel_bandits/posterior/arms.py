@@ -97,7 +97,8 @@ class SplitPosterior(Posterior):
         of_each = kernel.of_each_arm()
         if of_each is None:
             raise InputError(f"kernel: expected one whose arms share nothing, such as PerArm, got {kernel!r}.")
-        self.kernel, self.regularization = kernel, regularization
+        self.kernel: Kernel = kernel
+        self.regularization: float = regularization
         self._contexts, self._split = of_each
         self._build = build
         is_free = build(self._contexts, regularization, 0).approximation == "history-free"
@@ -107,8 +108,8 @@ class SplitPosterior(Posterior):
         # the number of the arm of each observation, in the order in which they were learned
         self._order = Rows()
         self._anchors = _Anchors(self._contexts, np.empty((0, self._split)))
-        self.awaited = Pending[FloatArray]()
-        self.dimension = None
+        self.awaited: Pending[FloatArray] = Pending[FloatArray]()
+        self.dimension: int | None = None
 
     round_index: int = fact("_order.size")
     dictionary_size: int = fact("_anchors.size")

@@ -59,11 +59,14 @@ class ExactRegression:
     )
 
     def __init__(self, kernel: KernelLike, regularization: float) -> None:
-        self.kernel, self.regularization = kernel, regularization
-        self.log_determinant, self._inverse_trace = 0.0, 0.0
-        self.inverse = linalg.InverseFactor()
-        self.points = np.empty((0, 0))
-        self.rewards = self.whitened = np.empty(0)
+        self.kernel: KernelLike = kernel
+        self.regularization: float = regularization
+        self.log_determinant: float = 0.0
+        self._inverse_trace = 0.0
+        self.inverse: linalg.InverseFactor = linalg.InverseFactor()
+        self.points: FloatArray = np.empty((0, 0))
+        self.rewards: FloatArray = np.empty(0)
+        self.whitened: FloatArray = self.rewards
         self.noise_ratios: FloatArray | None = None
 
     size: int = fact("inverse.size")
@@ -151,10 +154,12 @@ class ExactPosterior(RegressionPosterior):
     approximation = "exact"
 
     def __init__(self, kernel: KernelLike, regularization: float) -> None:
-        self.kernel, self.regularization = as_kernel(kernel), as_positive("regularization", regularization)
-        self.regression = self.with_pending = ExactRegression(self.kernel, self.regularization)
-        self.awaited = Pending[FloatArray]()
-        self.dimension = None
+        self.kernel: KernelLike = as_kernel(kernel)
+        self.regularization: float = as_positive("regularization", regularization)
+        self.regression: ExactRegression = ExactRegression(self.kernel, self.regularization)
+        self.with_pending: ExactRegression = self.regression
+        self.awaited: Pending[FloatArray] = Pending[FloatArray]()
+        self.dimension: int | None = None
 
     round_index: int = fact("regression.size")
 

@@ -71,12 +71,15 @@ class FeaturePosterior(RegressionPosterior):
     )
 
     def __init__(self, kernel: KernelLike, regularization: float, feature_map: FeatureMap) -> None:
-        self.kernel, self.regularization = as_kernel(kernel), as_positive("regularization", regularization)
+        self.kernel: KernelLike = as_kernel(kernel)
+        self.regularization: float = as_positive("regularization", regularization)
         self.approximation = "exact" if feature_map.exact else "random features"
-        self.feature_map = feature_map
-        self.regression = self.with_pending = RidgeRegression(self.regularization)
-        self.awaited = Pending[_Awaited]()
-        self.dimension, self.round_index = None, 0
+        self.feature_map: FeatureMap = feature_map
+        self.regression: RidgeRegression = RidgeRegression(self.regularization)
+        self.with_pending: RidgeRegression = self.regression
+        self.awaited: Pending[_Awaited] = Pending[_Awaited]()
+        self.dimension: int | None = None
+        self.round_index: int = 0
 
     drift: float = fact("regression.drift")
 

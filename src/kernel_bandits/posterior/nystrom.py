@@ -114,15 +114,21 @@ class NystromPosterior(RegressionPosterior):
         rule: DictionaryRule,
         generator: np.random.Generator | None = None,
     ) -> None:
-        self.kernel, self.regularization = as_kernel(kernel), as_positive("regularization", regularization)
-        self.rule = as_rule(rule)
+        self.kernel: KernelLike = as_kernel(kernel)
+        self.regularization: float = as_positive("regularization", regularization)
+        self.rule: DictionaryRule = as_rule(rule)
         self.approximation = "projected" if rule.history == "all" else "history-free"
-        self.dictionary = rule.start(self.regularization, np.random.default_rng() if generator is None else generator)
-        self.basis = AnchorBasis(self.kernel, self.regularization)
-        self.regression = self.with_pending = RidgeRegression(self.regularization)
-        self.awaited = Pending[Awaited]()
-        self.history = History() if rule.history == "all" else None
-        self.dimension, self.round_index, self.residual_trace = None, 0, 0.0
+        self.dictionary: Dictionary = rule.start(
+            self.regularization, np.random.default_rng() if generator is None else generator
+        )
+        self.basis: AnchorBasis = AnchorBasis(self.kernel, self.regularization)
+        self.regression: RidgeRegression = RidgeRegression(self.regularization)
+        self.with_pending: RidgeRegression = self.regression
+        self.awaited: Pending[Awaited] = Pending[Awaited]()
+        self.history: History | None = History() if rule.history == "all" else None
+        self.dimension: int | None = None
+        self.round_index: int = 0
+        self.residual_trace: float = 0.0
         anchors = self.dictionary.initial_points
         if anchors is not None:
             require_columns(self.kernel, anchors)

@@ -93,19 +93,19 @@ class RidgeRegression:
     )
 
     def __init__(self, regularization: float, size: int = 0) -> None:
-        self.regularization = regularization
-        self.inverse = Symmetric(np.eye(size) / regularization, 1.0 / regularization)
-        self.weights = np.zeros(size)
-        self.log_determinant = 0.0
-        self.drift = 0.0
-        self.refactorizations = 0
+        self.regularization: float = regularization
+        self.inverse: Symmetric = Symmetric(np.eye(size) / regularization, 1.0 / regularization)
+        self.weights: FloatArray = np.zeros(size)
+        self.log_determinant: float = 0.0
+        self.drift: float = 0.0
+        self.refactorizations: int = 0
         self._precision = np.eye(size) * regularization
         # the further columns of A down to its diagonal, of coordinates that it does not have yet
         self._borders: tuple[FloatArray, ...] = ()
         self._moment = np.zeros(size)
         # features and rewards that are not in A and b yet
         self._recent: tuple[tuple[FloatArray, float], ...] = ()
-        self.rounds = 0
+        self.rounds: int = 0
         self._drift_limit = DRIFT_TOLERANCE
 
     size: int = fact("weights.size")

@@ -111,47 +111,45 @@ class Plant:
 
     def expected(self, sensed: np.ndarray, settings: dict[str, Any], day: int) -> float:
         at, levels = self.split(settings)
-        return self._yield(at, *self._peak(sensed, levels, day))
-
-    def _yield(self, at: np.ndarray, centre: np.ndarray, height: float) -> float:
-        bump = math.exp(-0.5 * float(np.sum(((at - centre) / self.width) ** 2)))
-        return PLATEAU + (height - PLATEAU) * bump
+        return float(self._yield(at, *self._peak(sensed, levels, day)))
 
     def pressure(self, settings: dict[str, Any]) -> float:
         return 4.0 + float(self.slopes @ self.split(settings)[0])
 
     def best(self, sensed: np.ndarray, day: int) -> float:
         """Return the best expected yield that keeps the limit."""
-        free = [place for place, grid in enumerate(self.grids) if grid is None]
+        grids = [np.array([math.nan]) if grid is None else grid for grid in self.grids]
+        wholes = np.stack(np.meshgrid(*grids, indexing="ij"), axis=-1).reshape(-1, self.count)
         best = -math.inf
         for levels in product(*map(range, self.levels)):
             centre, height = self._peak(sensed, levels, day)
-            wholes = [[centre[place]] if grid is None else grid for place, grid in enumerate(self.grids)]
-            for start in product(*wholes):
-                at: np.ndarray | None = np.array(start)
-                if self.is_limited:
-                    at = self._within(np.array(start), free)
-                if at is not None:
-                    best = max(best, self._yield(at, centre, height))
+            at = np.where(np.isnan(wholes), centre, wholes)
+            at = self._within(at) if self.is_limited else at
+            if len(at):
+                best = max(best, float(self._yield(at, centre, height).max()))
         return best
 
-    def _within(self, centre: np.ndarray, free: list[int]) -> np.ndarray | None:
-        """Return the nearest numbers that keep the limit, by bisection on its multiplier."""
-        low, high = 0.0, 1.0
+    def _yield(self, at: np.ndarray, centre: np.ndarray, height: float) -> np.ndarray:
+        bump: np.ndarray = np.exp(-0.5 * (((at - centre) / self.width) ** 2).sum(axis=-1))
+        return PLATEAU + (height - PLATEAU) * bump
 
-        def moved(multiplier: float) -> np.ndarray:
-            at = centre.copy()
-            at[free] = np.clip(centre[free] - multiplier * self.slopes[free], 0.0, 1.0)
+    def _within(self, centres: np.ndarray) -> np.ndarray:
+        """Return the nearest numbers that keep the limit, by bisection on their multipliers; none where none do."""
+        free = [place for place, grid in enumerate(self.grids) if grid is None]
+
+        def moved(multipliers: np.ndarray) -> np.ndarray:
+            at = centres.copy()
+            at[:, free] = np.clip(centres[:, free] - multipliers[:, None] * self.slopes[free], 0.0, 1.0)
             return at
 
-        if 4.0 + self.slopes @ centre <= LIMIT:
-            return centre
-        if 4.0 + self.slopes @ moved(high) > LIMIT:
-            return None
+        low, high = np.zeros(len(centres)), np.ones(len(centres))
+        keep = 4.0 + moved(high) @ self.slopes <= LIMIT
         for _ in range(40):
             middle = 0.5 * (low + high)
-            low, high = (middle, high) if 4.0 + self.slopes @ moved(middle) > LIMIT else (low, middle)
-        return moved(high)
+            over = 4.0 + moved(middle) @ self.slopes > LIMIT
+            low, high = np.where(over, middle, low), np.where(over, high, middle)
+        is_kept = 4.0 + centres @ self.slopes <= LIMIT
+        return np.where(is_kept[:, None], centres, moved(high))[is_kept | keep]
 
     @property
     def safe(self) -> dict[str, Any]:

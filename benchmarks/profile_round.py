@@ -13,7 +13,6 @@ from measure import policy_with_anchors
 from rounds import one_round
 from scipy.spatial import distance
 
-import kernel_bandits.dictionaries.kors as kors
 import kernel_bandits.kernels.stationary as kernels
 from kernel_bandits.numerics import linalg
 from kernel_bandits.policy import Policy
@@ -27,11 +26,11 @@ CALLS: tuple[tuple[Any, str, str], ...] = (
     (distance, "cdist", "distances to the anchors"),
     (kernels.Gaussian, "_of_squared_distance", "exponentials"),
     (linalg, "times_upper", "Φ = k_Z Jᵀ"),
-    (linalg, "times", "H = ΦP"),
+    (linalg, "quadratic_forms", "φᵀPφ"),
     (linalg, "times_vector", "means Φw"),
     (linalg, "safe_sqrt", "std"),
     (Policy, "argmax", "argmax with ties"),
-    (kors, "symmetric_times_vector", "KORS: Qφ"),
+    (linalg, "symmetric_times_vector", "Pφ, and KORS: Qφ"),
     (linalg, "minus_outer", "P − hhᵀ/c"),
     (RidgeRegression, "learned", "the rest of the update of P, w, log det"),
     (History, "appended", "history"),

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from litestar import Litestar, MediaType, Request, Response, delete, get, post, put
 from litestar.config.compression import CompressionConfig
@@ -228,10 +228,10 @@ async def add_arm(loop: FromPath[str], arm: FromPath[str], data: JSONBody[messag
 
 
 @delete(f"{LOOP}/arms/{{arm:str}}", role="administer", status_code=200)
-async def retire_arm(loop: FromPath[str], arm: FromPath[str], state: State, pending: FromQuery[str] = "keep") -> Json:
+async def retire_arm(
+    loop: FromPath[str], arm: FromPath[str], state: State, pending: FromQuery[Literal["keep", "expire"]] = "keep"
+) -> Json:
     """Retire an arm: it is no longer offered. Its pending decisions are kept, or expire."""
-    if pending not in ("keep", "expire"):
-        raise InputError(f"pending: expected keep or expire, got {shown(pending)}.")
     return dict(await state.runtime.carry_out(loop, planning.RetireArm(arm, pending == "expire")))
 
 

@@ -225,7 +225,7 @@ def test_the_best_setting_is_tried_at_every_other_level():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_higher_peak_that_another_level_has_elsewhere_is_found(seed):
+def test_a_hint_of_a_higher_peak_at_another_level_is_followed(seed):
     box = kb.Box({"x": (0.0, 1.0), "y": (0.0, 1.0), "kind": list("abc")})
     peaks = {"a": (20.0, 0.75, 0.7), "b": (25.0, 0.6, 0.2), "c": (40.0, 0.25, 0.45)}
     policy, generator, last = kb.ek_ucb(seed=seed), np.random.default_rng(seed), []
@@ -234,15 +234,16 @@ def test_a_higher_peak_that_another_level_has_elsewhere_is_found(seed):
         most, x, y = peaks[named["kind"]]
         return most * np.exp(-((named["x"] - x) ** 2 + (named["y"] - y) ** 2) / 0.03)
 
-    # everything that is known at first is the lower peak of one level
+    # what is known at first is the lower peak of one level, and one reward on the flank of the highest
     known = [{"x": x, "y": y, "kind": "a"} for x in (0.65, 0.75, 0.85) for y in (0.6, 0.7, 0.8)]
     known += [{"x": x, "y": y, "kind": kind} for x, y in ((0.9, 0.1), (0.1, 0.9), (0.9, 0.95)) for kind in "bc"]
+    known.append({"x": 0.35, "y": 0.6, "kind": "c"})
     policy.update_many(
-        np.empty((15, 0)),
+        np.empty((16, 0)),
         [box.encode(one) for one in known],
         [50.0 + height(one) + generator.standard_normal() for one in known],
     )
-    for _ in range(70):
+    for _ in range(50):
         decision = policy.ask([], box)
         last.append(height(box.named(decision.action)))
         policy.tell(decision, 50.0 + last[-1] + generator.standard_normal())

@@ -1,5 +1,6 @@
 """The mixed kernel of a table: what it takes for noise, what it learns, and in which units."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import kernel_bandits as kb
 from kernel_bandits.learning.columns import Columns, ColumnUnits
+from kernel_bandits.learning.defaults import LESS_NOISE
 from kernel_bandits.learning.mixed import MixedSample
 from kernel_bandits.learning.prior import ARM_PRIOR as PRIOR
 
@@ -180,6 +182,16 @@ def test_more_noise_is_expected_of_two_values_once_there_are_enough_to_fit(two_v
 
     assert noise(30, 0.8) == noise(30, 0.0) == pytest.approx((1.0 - PRIOR.signal) * rewards[:30].var())
     assert (noise(120, 0.8) > noise(120, 0.0)) == two_valued
+
+
+def test_many_equal_rewards_of_two_values_are_not_taken_for_certain():
+    """A function without noise explains them better than anything."""
+    generator = np.random.default_rng(0)
+    contexts, arms = generator.normal(size=(300, 4)), np.eye(3)[generator.integers(3, size=300)]
+    rewards = (contexts[:, 0] < 1.5).astype(float)
+    model = MixedSample(np.hstack([contexts, arms]), rewards, Columns(4), True, None).fit(None)
+    median = 1.0 - PRIOR.signal + PRIOR.two_valued_noise / 3
+    assert model.noise >= 0.999 * median * math.exp(-LESS_NOISE) * rewards.var()
 
 
 def test_the_bonus_of_two_valued_rewards_is_what_may_be_hoped_for():

@@ -22,8 +22,12 @@ def units(columns):
     return replace(box, centre=np.zeros(columns), spread=np.ones(columns))
 
 
-def places_of(columns, u=1.0):
-    return Places(columns).measured(units(columns), True, u, np.empty((0, columns + 3)))
+def places_of(columns, u=1.0, best=1e3):
+    return Places(columns).measured(units(columns), True, u, best, np.empty((0, columns + 3)))
+
+
+def with_left(places, left, nowhere=NONE):
+    return places.found(nowhere, np.array([left]), 0.0)
 
 
 def joint(contexts, arms):
@@ -48,23 +52,23 @@ def test_a_play_of_a_described_action_counts_in_all_contexts():
     prices = np.array([[0.0, 1.0], [0.0, 1.2], [0.0, 9.0]])
     places = (
         Places(1)
-        .measured(units(1), False, 1.0, prices[:0])
+        .measured(units(1), False, 1.0, 1e3, prices[:0])
         .played(prices[[0, 0, 2]] + [[0.0, 0.0], [7.0, 0.0], [9.0, 0.0]])
     )
     visits, of_each = places.visits(prices)
     assert visits == 3.0
     assert of_each.tolist() == [2.0, 0.0, 1.0]
-    assert places.found(prices[:0], 1.0).due(prices, np.array([1.0, 0.5, 0.0])) == 1
+    assert with_left(places, 1.0, prices[:0]).due(prices, np.array([1.0, 0.5, 0.0])) == 1
 
 
 def test_of_a_long_list_nothing_is_tried():
     points = np.column_stack([np.zeros(SHORT_LIST + 1), np.arange(SHORT_LIST + 1)])
     places, means = (
-        Places(1).measured(units(1), False, 1.0, points[:0]).played(np.tile(points[:1], (100, 1))),
+        Places(1).measured(units(1), False, 1.0, 1e3, points[:0]).played(np.tile(points[:1], (100, 1))),
         -points[:, 1],
     )
-    assert places.found(points[:0], 99.0).due(points[:-1], means[:-1]) == 1
-    assert places.found(points[:0], 99.0).due(points, means) is None
+    assert with_left(places, 99.0, points[:0]).due(points[:-1], means[:-1]) == 1
+    assert with_left(places, 99.0, points[:0]).due(points, means) is None
 
 
 def test_a_share_of_what_is_earned_beyond_uniform_play_is_left_to_be_spent():
@@ -97,34 +101,44 @@ def test_an_action_is_tried_again_as_squares_of_its_tries_are_affordable_and_the
     places = places_of(1).played(joint(np.zeros((4, 1)), [1, 1, 2, 2]))
     for visits in range(5, 25):
         places = places.played(joint(np.zeros((1, 1)), [0]))
-        assert places.found(NONE, 1.0).due(here, means) == (1 if visits >= 18.75 else None)
+        assert with_left(places, 1.0).due(here, means) == (1 if visits >= 18.75 else None)
     # (2 + 1)²·0.1 is to be left
-    assert places.found(NONE, 0.901).due(here, means) == 1
-    assert places.found(NONE, 0.899).due(here, means) is None
-    assert places.found(NONE, 0.901).due(offered(np.array([9.0])), means) is None
+    assert with_left(places, 0.901).due(here, means) == 1
+    assert with_left(places, 0.899).due(here, means) is None
+    assert with_left(places, 0.901).due(offered(np.array([9.0])), means) is None
+
+
+def test_what_may_be_found_is_as_good_as_the_best_reward_so_far():
+    means, here = np.array([1.0, 0.9, 0.8]), offered(np.zeros(1))
+    played = joint(np.zeros((40, 1)), 40 * [0])
+    # a look costs 0.1 and 0.2; half of that may be gained, and nothing
+    half, nothing = (with_left(places_of(1, best=best).played(played), 0.201) for best in (1.05, 1.0))
+    assert half.due(here, means) == 1
+    assert with_left(half, -0.002).due(here, means) is None
+    assert nothing.due(here, means) is None
 
 
 def test_every_second_look_is_taken_where_it_can_be_paid():
     means, here = np.array([1.0, 0.9, 0.8]), offered(np.zeros(1))
     places = places_of(1).played(joint(np.zeros((15, 1)), [1, 2] + 13 * [0]))
-    looked = places.played(joint(np.full((1, 1), 9.0), [1]), (Evaluation(means, np.zeros(3)), 1)).found(NONE, 0.1)
-    assert places.found(NONE, 0.11).due(here, means) is None
-    assert looked.found(NONE, 0.11).due(here, means) == 1
-    assert looked.found(NONE, 0.08).due(here, means) is None
+    looked = with_left(places.played(joint(np.full((1, 1), 9.0), [1]), (Evaluation(means, np.zeros(3)), 1)), 0.1)
+    assert with_left(places, 0.11).due(here, means) is None
+    assert with_left(looked, 0.11).due(here, means) == 1
+    assert with_left(looked, 0.08).due(here, means) is None
 
 
 def test_what_earned_more_than_counts_is_tried_there_again_until_it_did_not():
     found, here, elsewhere = joint(np.zeros((1, 1)), [1]), offered(np.zeros(1)), offered(np.array([9.0]))
     places, means = places_of(1).played(np.vstack([found, joint(np.zeros((5, 1)), [0] * 5)])), np.zeros(3)
     assert places.due(here, means) is None
-    doubting = places.found(found, 0.0)
+    doubting = places.found(found, np.array([9.0]), 9.0)
     assert doubting.due(here, means) == 1
     assert doubting.due(elsewhere, means) is None
     # an ordinary reward: it was an outlier; the same once more: it is worth another look
     assert doubting.played(found).due(here, means) is None
-    assert doubting.played(found).found(found, 0.0).due(here, means) == 1
+    assert doubting.played(found).found(found, np.array([9.0]), 9.0).due(here, means) == 1
     # the next fit counts it in full
-    assert doubting.measured(units(1), True, 1.0, NONE).due(here, means) is None
+    assert doubting.measured(units(1), True, 1.0, 1e3, NONE).due(here, means) is None
 
 
 def test_thousands_of_plays_are_thinned_and_count_as_many():

@@ -125,6 +125,22 @@ def test_slopes_are_those_of_the_learned_function(kind):
     np.testing.assert_allclose((by_contexts - own_contexts)[row], slopes, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["arms", "described", "correlated", "moved"])
+def test_slopes_in_relevance_are_those_of_the_evidence(kind):
+    """By differences of the log evidence at its best mean."""
+    theta, _, _, block, warp = warped(kind)
+    here = block.warped(warp)
+    weights = log_evidence(theta, [here], mean_precision=1.0).weights[0]
+    of_contexts, of_actions = np.split(here.relevance_slopes(np.exp(theta), weights), [3])
+    found = np.append(np.bincount(block.contexts.labels, of_contexts), of_actions)
+    step = 1e-5
+    values = [
+        [log_evidence(theta, [block.warped(warp.moved(sign * each))], 1.0).value for sign in (1.0, -1.0)]
+        for each in step * np.eye(len(warp.relevance))
+    ]
+    np.testing.assert_allclose(found, -np.diff(values).ravel() / (2.0 * step), atol=1e-6)
+
+
 def test_a_warp_has_the_evidence_of_a_sheared_kernel():
     theta, contexts, actions, block, warp = warped("moved")
     evidence = log_evidence(theta, [block.warped(warp)], mean_precision=1.0)

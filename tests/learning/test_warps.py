@@ -89,7 +89,8 @@ def test_a_variable_of_several_columns_has_one_weight():
     generator = np.random.default_rng(0)
     levels = generator.integers(4, size=300)
     contexts = np.hstack([np.eye(4)[levels], generator.normal(size=(300, 5))])
-    rewards = np.array([0.0, 3.0, -1.0, 1.0])[levels] + 0.1 * generator.normal(size=300)
+    rewards = np.array([0.0, 3.0, -1.0, 1.0])[levels] * np.sin(2.0 * contexts[:, 4])
+    rewards += 0.1 * generator.normal(size=300)
     points = np.hstack([contexts, np.ones((300, 1)), np.zeros((300, 1))])
     model = MixedSample(points, rewards, Columns(9, (0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7)), True, None).fit(None)
     assert len(model.warp.contexts) == 6

@@ -11,6 +11,7 @@ from kernel_bandits_server.messages import DecisionRequest
 from kernel_bandits_server.planning import Decide
 from kernel_bandits_server.replica import TOGETHER, Replica
 from kernel_bandits_server.settings import parse_settings
+from kernel_bandits_server.tally import estimates
 from kernel_bandits_server.trial import MISMATCH, STEPS, _evidence
 
 from kernel_bandits.errors import InputError
@@ -124,6 +125,28 @@ def test_averages_of_the_log_are_unbiased_for_every_arm():
     for arm in found["arms"]:
         assert arm["low"] < rates[arm["arm"]] < arm["high"]
     assert found["uniform"]["low"] < np.mean(list(rates.values())) < found["uniform"]["high"]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_interval_of_an_average_holds_at_all_times_at_once(weighted):
+    generator, runs, count = np.random.default_rng(4), 300, 2_000
+    young = generator.random((runs, count)) < 0.4
+    rewards = (generator.random((runs, count)) < np.where(young, 0.25, 0.1)).astype(float)
+    # an arm that is played mostly where it earns more
+    chance = np.where(young, 0.9, 0.1) if weighted else np.ones((runs, count))
+    weights = (generator.random((runs, count)) < chance) / chance
+    terms = [weights > 0.0, weights, weights * rewards, weights**2, weights**2 * rewards, weights**2 * rewards**2]
+    sums, truth, outside = np.cumsum(terms, axis=2), 0.4 * 0.25 + 0.6 * 0.1, np.zeros(runs, dtype=bool)
+    for seen in np.unique(np.geomspace(5, count, 60).astype(int)):
+        found = estimates(sums[:, :, seen - 1].T, (0.0, 1.0))
+        outside |= [one["count"] > 0 and not one["low"] <= truth <= one["high"] for one in found]
+    assert outside.mean() <= 0.05
+
+
+def test_rewards_of_one_size_have_no_interval_until_their_ends_are_known():
+    sums = np.array([[100.0, 100.0, 0.0, 100.0, 0.0, 0.0]])
+    assert estimates(sums, (0.0, 0.0)) == [{"mean": 0.0, "low": None, "high": None, "count": 100}]
+    assert 0.05 < estimates(sums, (0.0, 1.0))[0]["high"] < 0.5
 
 
 @pytest.mark.parametrize(("floor", "known"), [(0.1, True), (0.0, False)])

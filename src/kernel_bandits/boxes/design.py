@@ -148,9 +148,9 @@ class BoxDesign:
         """Return where other levels may have a peak as high as the best one, shape (d_a,), if there is a best one.
 
         A bump at a place has the height h ~ N(0, H²), with H what the best setting earns above the usual one in its
-        context. Given rewards that are Σ b_i·r_i above the usual h is normal with precision (Σ b_i² + λ/H²)/λ. A place
-        counts by the chance of h > H, by how much of a bump there lies in the box, and by the chance that a peak stands
-        there: in half of all cases where the best one does, and otherwise anywhere.
+        context, and a width that is known up to a factor of √e. Given rewards that are Σ b_i·r_i above the usual h is
+        normal. A place counts by the chance of h > H, by how much of a bump there lies in the box, and by the chance
+        that a peak stands there: in half of all cases where the best one does, and otherwise anywhere.
         """
         if posterior.approximation == "history-free":
             return None
@@ -166,12 +166,22 @@ class BoxDesign:
         tried = box.fractions(observed[:, -box.dimension :])
         best, numbers, width = tried[[gains.argmax()]], box.free & ~box.is_choice, _width(box)
 
-        def chance(fractions: FloatArray) -> FloatArray:
+        everywhere = _played(posterior, box)
+
+        def felt(fractions: FloatArray) -> FloatArray:
             # what other levels earn says nothing of these
-            bumps = _bumps(posterior, box, fractions) * _same_levels(box, fractions, _played(posterior, box))
-            precision = (bumps**2).sum(axis=1) + noise / highest**2
-            expected = bumps[:, : len(surplus)] @ surplus / precision
-            found = scipy.special.log_ndtr((expected - highest) * np.sqrt(precision / noise))
+            return _bumps(posterior, box, fractions) * _same_levels(box, fractions, everywhere)
+
+        # rewards in one place count once: they err alike in the width
+        crowds = felt(everywhere).sum(axis=1)
+
+        def chance(fractions: FloatArray) -> FloatArray:
+            bumps = felt(fractions)
+            # with widths by e^±½ the height at h·b varies by h·b·log b
+            shares = bumps / (crowds * (noise + (highest * scipy.special.xlogy(bumps, bumps)) ** 2))
+            precision = (shares * bumps).sum(axis=1) + highest**-2.0
+            expected = shares[:, : len(surplus)] @ surplus / precision
+            found = scipy.special.log_ndtr((expected - highest) * np.sqrt(precision))
             at = fractions[:, numbers] / width
             found += np.log(scipy.special.ndtr(1.0 / width - at) - scipy.special.ndtr(-at)).sum(axis=1)
             away = at - best[:, numbers] / width

@@ -48,8 +48,8 @@ class ContextualBandit(gymnasium.Env[FloatArray, Any]):
     def __init__(self, environment: Environment, low: float = -np.inf, high: float = np.inf) -> None:
         self.environment: Environment = environment
         example = Simulation(environment, seed=0).offer()
-        self.observation_space = spaces.Box(low, high, example.context.shape, np.float64)
-        self.action_space = _space(example)
+        self.observation_space: spaces.Space[Any] = spaces.Box(low, high, example.context.shape, np.float64)
+        self.action_space: spaces.Space[Any] = _space(example)
         self._simulation: Simulation | None = None
 
     def reset(

@@ -53,6 +53,16 @@ class Warp:
         """All of it in one row."""
         return np.concatenate([self.contexts, self.actions, self.moves.ravel()])
 
+    @property
+    def relevance(self) -> FloatArray:
+        """ρ and ρ' in one row."""
+        return np.concatenate([self.contexts, self.actions])
+
+    def moved(self, step: FloatArray) -> Warp:
+        """Return the warp whose relevance is larger by a step."""
+        split = len(self.contexts)
+        return Warp(self.contexts + step[:split], self.actions + step[split:], self.moves)
+
 
 NO_WARP = Warp(np.empty(0), np.empty(0), np.empty((0, 0)))
 
@@ -494,7 +504,9 @@ class RewardUnits:
 
 
 def return_to_their_places(points: FloatArray, rewards: FloatArray, units: RewardUnits) -> bool:
-    """Return whether rewards beyond what counts are to be expected: more of them lie next to another than by chance.
+    """Return whether rewards beyond what counts are to be expected.
+
+    Most of them lie next to another one then, or more than by chance.
 
     Outliers have any neighbours: of b among n rewards, b²/n have another next to them. Jackpots have jackpots, where
     the action was the same.
@@ -511,7 +523,8 @@ def return_to_their_places(points: FloatArray, rewards: FloatArray, units: Rewar
     distances = np.array([np.vecdot(columns - columns[row], columns - columns[row]) for row in beyond])
     distances[np.arange(len(beyond)), beyond] = math.inf
     by_chance = len(beyond) * is_beyond.mean()
-    return bool(is_beyond[distances.argmin(axis=1)].sum() > 1.0 + by_chance + 3.0 * math.sqrt(by_chance))
+    limit = min(0.5 * len(beyond), 1.0 + by_chance + 3.0 * math.sqrt(by_chance))
+    return bool(is_beyond[distances.argmin(axis=1)].sum() > limit)
 
 
 def _is_heavy(deviations: FloatArray, robust: float) -> bool:

@@ -73,11 +73,19 @@ SEARCHED = 5
 BOX_SEARCHED = 12
 # A step that gains fewer nats is not taken.
 STEP_NATS = 0.01
+# Of rewards of two values many are equal, which a function without noise explains better than anything: their noise is
+# at least its prior median less this power of e.
+LESS_NOISE = 1.0
 # The relevance of variables by their slopes counts not at all, half (as a logarithm) or in full. Without it 17 tables
 # lose 0.40 ± 0.20 points (one standard error), and of these a few lose one or two.
 RELEVANCE_POWERS = (0.0, 0.5, 1.0)
 # Slopes are measured this often in a fit, as long as what they say is worthwhile.
 RELEVANCE_ROUNDS = 2
+# From there relevance moves up the slope of the evidence, most of it by one of these powers of e,
+UPHILL_SIZES = (1.0, 0.4)
+# in at most so many steps, each of which gains so many nats.
+UPHILL_STEPS = 6
+UPHILL_NATS = 0.5
 # In a box relevance is searched for with the other parameters. Its prior is a Cauchy distribution of this scale.
 RELEVANCE_WIDTH = 0.3
 # Described actions have something of their own if they return: from this many plays of each on, on average.

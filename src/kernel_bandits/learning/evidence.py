@@ -28,7 +28,13 @@ from kernel_bandits.errors import KernelBanditsError
 from kernel_bandits.learning import defaults
 from kernel_bandits.learning.columns import ColumnUnits, Warp, column_factors, weight_count
 from kernel_bandits.numerics.linalg import add_products, add_symmetric_outer, safe_sqrt, times, times_transpose
-from kernel_bandits.numerics.packed import diagonal, log_determinant_and_solution, pack, unpack
+from kernel_bandits.numerics.packed import (
+    diagonal,
+    inverse_and_log_determinant,
+    log_determinant_and_solution,
+    pack,
+    unpack,
+)
 
 # θ = log of (b, l, w, s, ℓ, λ), and of (l', s', o', ℓ') where actions are described or of κ where arms are correlated.
 BIAS, LINEAR, DECORRELATED, SMOOTH, LENGTH, NOISE = range(6)
@@ -189,6 +195,29 @@ class Block:
             return of_contexts, None
         numbers = values[ACTION_LINEAR], values[ACTION_SMOOTH], values[ACTION_LENGTH]
         return of_contexts, self.actions.slopes(unpack(context, size) * weights, *numbers)
+
+    def relevance_slopes(self, values: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return by how much the log evidence rises with the logarithm of each column of contexts, then of actions.
+
+        All but what is linear in decorrelated contexts, which are not warped.
+
+        Args:
+            values: exp θ.
+            weights: α, shape (n,).
+        """
+        size = len(weights)
+        inverse, _ = inverse_and_log_determinant(self.covariance(values), size)
+        # ∂F/∂Σ = ½(ααᵀ − Σ⁻¹), and ∂Σ_ab/∂log x_j = x_aj·∂Σ_ab/∂x_aj + x_bj·∂Σ_ab/∂x_bj
+        by_covariance = np.outer(weights, weights) - inverse
+        context, action = self.factors(values)
+        by_context = by_covariance if action is None else by_covariance * unpack(action, size)
+        slopes = self.contexts.slopes(by_context, values[LINEAR], values[SMOOTH], values[LENGTH])
+        of_contexts: FloatArray = (slopes * self.contexts.columns).sum(axis=0)
+        if self.actions is None:
+            return of_contexts
+        numbers = values[ACTION_LINEAR], values[ACTION_SMOOTH], values[ACTION_LENGTH]
+        slopes = self.actions.slopes(by_covariance * unpack(context, size), *numbers)
+        return np.concatenate([of_contexts, (slopes * self.actions.columns).sum(axis=0)])
 
     def decorrelated_slopes(self, values: FloatArray, weights: FloatArray) -> FloatArray:
         """Return what the decorrelated linear part adds to ∂f/∂x, in columns that are not warped."""

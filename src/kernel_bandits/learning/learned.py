@@ -97,7 +97,7 @@ class LearnedPosterior(PosteriorAround):
         self.learner: Learner[Any] = learner
         self.learning: KernelLearning = learning
         self._seed = seed
-        self.model = start
+        self.model: Any = start
         self._next: int | None = learning.first_round
         self.units: RewardUnits = RewardUnits()
         # Rewards as they came, where the history is kept: those that the posterior within learns are bounded and
@@ -283,7 +283,7 @@ class LearnedPosterior(PosteriorAround):
         following, changes, places, high = self._next, self.kernel_changes, self.places, self.units.high
         if self.model is not None and rewards.max() > high:
             if places is not None:
-                places = places.found(points[rewards > high], float((rewards - high).clip(0.0).sum()))
+                places = places.found(points[rewards > high], rewards[rewards > high], high)
             if following is not None and changes:
                 soon = math.ceil(SURPRISED_GROWTH * changes[-1].round_index)
                 following = min(following, max(within.round_index, soon))
@@ -367,11 +367,12 @@ class LearnedPosterior(PosteriorAround):
         places = self.places if isinstance(model, MixedModel) else None
         if places is not None:
             are_arms, is_beyond = model.actions is None, rewards > units.high
+            best = float(rewards.max())
             once = (np.unique(rewards, return_counts=True)[1] == 1).sum()
             u = float(once) / len(rewards) if are_arms else math.sqrt(dict(refit.shares)["noise"])
-            places = places.measured(model.contexts, are_arms, u, points[is_beyond])
-            if self.model is None:
-                places = places.found(points[:0], float((rewards - units.high)[is_beyond].sum()))
+            places = places.measured(model.contexts, are_arms, u, best, points[is_beyond])
+            if self.model is None and is_beyond.any():
+                places = places.found(points[:0], rewards[is_beyond], units.high)
         return evolve(
             self,
             within=within,

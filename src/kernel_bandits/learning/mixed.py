@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernel_bandits.arrays import FloatArray
 from kernel_bandits.errors import KernelBanditsError
@@ -131,6 +132,11 @@ class MixedModel:
         return tuple(relative.tolist())
 
 
+def _by_variable(columns: FloatArray, labels: NDArray[np.intp]) -> FloatArray:
+    """Return the sums of columns (d,) that belong to one variable; nothing where none has a weight of its own."""
+    return np.bincount(labels, columns).astype(np.float64) if weight_count(labels) else ALIKE
+
+
 def _relative(units: ColumnUnits, lengthscale: float, relevance: FloatArray) -> FloatArray:
     shrink = 1.0 / column_factors(relevance, units.labels)
     return np.where(units.varies, shrink * lengthscale * math.sqrt(units.variables / 12.0), math.inf)
@@ -171,6 +177,8 @@ class MixedObjective:
         self._widths = prior.widths(observations[0], two_valued)
         self.low: FloatArray = self.medians - prior.reach
         self.high: FloatArray = self.medians + prior.reach
+        if two_valued:
+            self.low[evidence.NOISE] = self.medians[evidence.NOISE] - defaults.LESS_NOISE
         if observations[0].other_arm is not None:
             self.high[evidence.CONTRAST] = greatest_contrast(arms)
 
@@ -430,8 +438,7 @@ class MixedSample:
         """
         price = self._price * np.count_nonzero(warp.moves)
         if self._in_box:
-            relevance = np.concatenate([warp.contexts, warp.actions]) / defaults.RELEVANCE_WIDTH
-            price += float(np.log1p(relevance**2).sum())
+            price += float(np.log1p((warp.relevance / defaults.RELEVANCE_WIDTH) ** 2).sum())
         return price
 
     def _at(self, place: _Place, warp: Warp, parameters: FloatArray | None = None) -> _Place:
@@ -454,25 +461,62 @@ class MixedSample:
         return self._searched(together, found.warp, np.append(found.parameters, contrasts[best]))
 
     def _with_relevance(self, found: _Place) -> _Place:
-        """Return the place of variables that count as much as the function rises and falls in them, if it is better."""
+        """Return the place of variables that count as much as the function rises and falls in them, if it is better.
+
+        And of what the evidence itself asks for, if that gains more than as many weights would by chance.
+        """
         if self._in_box:
             return found
         before = found
         for _ in range(defaults.RELEVANCE_ROUNDS):
-            contexts, actions = self._slopes(found)
-            relevance = [self._relevance(contexts, self._contexts, self._observations.contexts), found.warp.actions]
-            if self._actions is not None and actions is not None:
-                columns = self._actions.standardised(self._observations.actions)
-                relevance[1] = self._relevance(actions, self._actions, columns)
-            warps = [
-                replace(found.warp, contexts=power * relevance[0], actions=power * relevance[1])
-                for power in defaults.RELEVANCE_POWERS
-            ]
-            best = min((self._at(found, warp) for warp in warps), key=lambda place: place.value)
+            best = min((self._at(found, warp) for warp in self._by_slopes(found)), key=lambda place: place.value)
             if not best.value < found.value - defaults.WORTHWHILE_NATS:
                 break
             found = best
+        found = self._uphill(found)
         return found if found is before else self._searched(found.objective, found.warp, found.parameters)
+
+    def _by_slopes(self, place: _Place) -> list[Warp]:
+        """Return warps by which variables count as much as the learned function rises and falls in them."""
+        contexts, actions = self._slopes(place)
+        relevance = [self._relevance(contexts, self._contexts, self._observations.contexts), place.warp.actions]
+        if self._actions is not None and actions is not None:
+            columns = self._actions.standardised(self._observations.actions)
+            relevance[1] = self._relevance(actions, self._actions, columns)
+        return [
+            replace(place.warp, contexts=power * relevance[0], actions=power * relevance[1])
+            for power in defaults.RELEVANCE_POWERS
+        ]
+
+    def _uphill(self, start: _Place) -> _Place:
+        """Return the place of relevance up the steepest slope of the evidence, if it is better than by chance.
+
+        d weights that are fitted to noise gain d/2 nats on average, with a standard deviation of √(d/2).
+        """
+        found = start
+        for _ in range(defaults.UPHILL_STEPS):
+            slopes = self._relevance_slopes(found)
+            largest = float(np.abs(slopes).max(initial=0.0))
+            if not (math.isfinite(largest) and largest > 0.0):
+                break
+            warps = [found.warp.moved(size / largest * slopes) for size in defaults.UPHILL_SIZES]
+            best = min((self._at(found, warp) for warp in warps), key=lambda place: place.value)
+            if not best.value < found.value - defaults.UPHILL_NATS:
+                break
+            found = best
+        by_chance = 0.5 * len(start.warp.relevance)
+        return found if found.value < start.value - by_chance - math.sqrt(by_chance) else start
+
+    def _relevance_slopes(self, place: _Place) -> FloatArray:
+        """Return by how much the log evidence rises with the relevance of each variable."""
+        objective, values = place.objective.warped(place.warp), np.exp(place.parameters)
+        weights = objective.evidence(place.parameters).weights
+        found = [block.relevance_slopes(values, own) for block, own in zip(objective.blocks, weights, strict=True)]
+        columns, split = np.sum(found, axis=0), self._split
+        slopes = _by_variable(columns[:split], self._contexts.labels)
+        if self._actions is None:
+            return slopes
+        return np.concatenate([slopes, _by_variable(columns[split:], self._actions.labels)])
 
     def _with_moves(self, still: _Place, before: MixedModel | None) -> _Place:
         """Return the place of actions that contexts move, if it is better by the price of its moves."""

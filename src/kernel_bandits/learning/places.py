@@ -8,11 +8,13 @@ the rewards, so no kind of reward has to be known, and in the end looks cost nex
 spent, an action that looks worse by c than another, and was played n of the N times that a place like this one was
 visited, one of K, is tried if
 
-    (n + 1)²·c ≤ b    and    (n + ½)² ≤ N/K,
+    (n + 1)²·c·r ≤ b    and    (n + ½)²·r ≤ N/K,    r = max(1, c/g),
 
-since after n looks that found nothing, one more finds something with a probability of about 1/(n + 1)². The first says
-that places where little is known come first, and the second that the place comes back. For every second look it is
-enough that c ≤ b: places where little is known are far out, and what is looked for may be in the middle.
+since after n looks that found nothing, one more finds something with a probability of about 1/(n + 1)², and what may be
+found is worth the gain g, by which the best reward so far exceeds what is expected here anyway. The first says that
+places where little is known come first, and the second that the place comes back. For every second look it is enough
+that c ≤ b and the place comes back: places where little is known are far out, and what is looked for may be in the
+middle.
 
 Of that a share u is spent, the probability of a surprise. By Good (1953) a value that was never seen before is as
 likely as the share of rewards whose value was seen once: 0 for clicks, and 1 for yields. Described actions, such as
@@ -36,6 +38,9 @@ from kernel_bandits.learning.columns import ColumnUnits
 from kernel_bandits.learning.defaults import PLACE_WIDTH, REMEMBERED_PLAYS, SHORT_LIST
 from kernel_bandits.values import Rows, evolve
 
+# No gain is less.
+TINY = 1e-300
+
 
 class Places:
     """What was played where, and what is left to be spent on looks; a value.
@@ -45,7 +50,19 @@ class Places:
         stride: of so many plays one is remembered.
     """
 
-    __slots__ = ("_beyond", "_contexts", "_left", "_looks", "_plays", "_rows", "_split", "_standard", "_stride", "_u")
+    __slots__ = (
+        "_best",
+        "_beyond",
+        "_contexts",
+        "_left",
+        "_looks",
+        "_plays",
+        "_rows",
+        "_split",
+        "_standard",
+        "_stride",
+        "_u",
+    )
 
     def __init__(self, split: int = 0, stride: int = 1) -> None:
         self._split, self._stride, self._plays, self._looks = split, stride, 0, 0
@@ -55,7 +72,7 @@ class Places:
         self._contexts: ColumnUnits | None = None
         # where more was earned than counts of rewards
         self._beyond = Rows()
-        self._left = self._u = 0.0
+        self._best = self._left = self._u = 0.0
 
     def played(self, points: FloatArray, evaluated: Any = None) -> Self:
         """Return these with further plays (n, d), or with one as it was evaluated among what was offered."""
@@ -72,9 +89,10 @@ class Places:
         after._standard = self._standard.extended(self._standardised(kept))
         return after._thinned() if len(after._rows) > REMEMBERED_PLAYS else after
 
-    def found(self, points: FloatArray, surplus: float) -> Self:
-        """Return these with points (n, d) where more was earned than counts of rewards, and by how much in all."""
-        return evolve(self, _beyond=self._beyond.extended(points), _left=self._left + surplus)
+    def found(self, points: FloatArray, rewards: FloatArray, high: float) -> Self:
+        """Return these with points (n, d) where rewards (n,) were earned of which no more than a bound counts."""
+        best, left = max(self._best, float(rewards.max())), self._left + float((rewards - high).sum())
+        return evolve(self, _beyond=self._beyond.extended(points), _best=best, _left=left)
 
     def _thinned(self) -> Self:
         """Return these with every second of the plays that were remembered."""
@@ -83,16 +101,17 @@ class Places:
             rows, stride = rows[::2], 2 * stride
         return evolve(self, _rows=Rows.of(rows), _standard=Rows.of(self._standardised(rows)), _stride=stride)
 
-    def measured(self, contexts: ColumnUnits, are_arms: bool, u: float, beyond: FloatArray) -> Self:
+    def measured(self, contexts: ColumnUnits, are_arms: bool, u: float, best: float, beyond: FloatArray) -> Self:
         """Return these after a fit.
 
         Args:
             contexts: units of the context columns.
             are_arms: whether actions name arms; all contexts are one place of described ones.
             u: the probability of a surprise.
+            best: the best reward so far.
             beyond: where more was earned than counts of rewards by now, shape (b, d).
         """
-        after = evolve(self, _split=len(contexts.centre), _u=u, _beyond=Rows.of(beyond))
+        after = evolve(self, _split=len(contexts.centre), _u=u, _best=best, _beyond=Rows.of(beyond))
         after._contexts = contexts if are_arms else None
         if len(self._rows):
             after._standard = Rows.of(after._standardised(self._rows.array))
@@ -139,8 +158,10 @@ class Places:
         again = self._doubtful(points, of_each) if len(self._beyond) else None
         if again is not None:
             return again
-        comes_back = len(points) * (of_each + 0.5) ** 2 <= visits
-        prices = np.where(affordable & comes_back, (of_each + 1.0) ** 2 * costs, np.inf)
+        # what may be found is as good as the best reward so far, and worth less where the others are too
+        risks = np.maximum(1.0, costs / max(self._best - float(means.max()), TINY))
+        comes_back = len(points) * (of_each + 0.5) ** 2 * risks <= visits
+        prices = np.where(affordable & comes_back, (of_each + 1.0) ** 2 * risks * costs, np.inf)
         row = int(prices.argmin())
         limit = math.inf if self._looks % 2 else left
         return row if prices[row] <= limit and math.isfinite(prices[row]) else None

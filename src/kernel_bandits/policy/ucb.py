@@ -110,11 +110,12 @@ class UpperConfidenceBound(Policy):
         return None if self.design is None else box_of_rows(actions)
 
     def due_row(self, context: FloatArray, actions: FloatArray) -> int | None:
-        posterior, guards = self._state.model, self._state.guards
+        posterior, guards, design = self._state.model, self._state.guards, self.design
+        assert design is not None
         if guards is None:
-            return self.design.next_row(posterior, context, actions)
+            return design.next_row(posterior, context, actions)
         rows = np.flatnonzero(guards.allowed(join(context, actions))[0])
-        row = self.design.next_row(posterior, context, actions[rows]) if len(rows) else None
+        row = design.next_row(posterior, context, actions[rows]) if len(rows) else None
         return None if row is None else int(rows[row])
 
     def draw_in_box(self, context: FloatArray, box: Box) -> tuple[FloatArray, float] | None:

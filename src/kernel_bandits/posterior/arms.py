@@ -63,6 +63,11 @@ class _Anchors:
         return self._kernel(context, self._anchors)
 
 
+def _total(name: str) -> Any:
+    """Return an attribute that is the sum of that of all arms."""
+    return property(lambda self: math.fsum(getattr(member, name) for member in self.members.values()))
+
+
 class SplitPosterior(Posterior):
     """One posterior per arm, on contexts alone; the posterior of a :class:`~kernel_bandits.PerArm` kernel.
 
@@ -114,25 +119,14 @@ class SplitPosterior(Posterior):
     round_index: int = fact("_order.size")
     dictionary_size: int = fact("_anchors.size")
 
-    @property
-    def log_determinant(self) -> float:  # type: ignore[override] # computed here, kept elsewhere
-        return math.fsum(member.log_determinant for member in self.members.values())
-
-    @property
-    def log_determinant_with_pending(self) -> float:
-        return math.fsum(member.log_determinant_with_pending for member in self.members.values())
+    log_determinant: float = _total("log_determinant")
+    log_determinant_with_pending: float = _total("log_determinant_with_pending")
+    effective_dimension: float = _total("effective_dimension")
+    residual_trace: float = _total("residual_trace")
 
     @property
     def pending_shrinkage(self) -> float:
         return max((member.pending_shrinkage for member in self.members.values()), default=1.0)
-
-    @property
-    def effective_dimension(self) -> float:  # type: ignore[override] # computed here, kept elsewhere
-        return math.fsum(member.effective_dimension for member in self.members.values())
-
-    @property
-    def residual_trace(self) -> float:  # type: ignore[override] # computed here, kept elsewhere
-        return math.fsum(member.residual_trace for member in self.members.values())
 
     @property
     def drift(self) -> float:  # type: ignore[override] # computed here, kept elsewhere

@@ -88,8 +88,10 @@ class AnchorBasis:
         upper: FloatArray = _EMPTY,
         lower: FloatArray = _EMPTY,
     ) -> None:
-        self.kernel, self.regularization = kernel, regularization
-        self.anchors, self.whitening = anchors, linalg.InverseFactor(upper)
+        self.kernel: KernelLike = kernel
+        self.regularization: float = regularization
+        self.anchors: FloatArray = anchors
+        self.whitening: linalg.InverseFactor = linalg.InverseFactor(upper)
         # L, packed row by row
         packed = [np.empty(0), *(lower[row, : row + 1] for row in range(len(lower)))]
         self._lower = Rows.of(np.concatenate(packed), max(1, sum(map(len, packed))))

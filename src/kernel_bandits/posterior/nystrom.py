@@ -693,7 +693,7 @@ ANCHORS_PER_DIMENSION, NEARLY = 4.0, 0.95
 FIRST_RESIDUAL = 0.1
 # Anchors are chosen from at most this many candidates, whose Gram matrix has 32 MB, in at most this many passes over
 # at most this many observations; one pass over all of them follows.
-MOST_CANDIDATES, MOST_PASSES, MOST_OBSERVATIONS = 2048, 25, 4096
+MOST_CANDIDATES, MOST_PASSES, MOST_OBSERVATIONS = 2048, 25, 1024
 
 
 def _carried(

@@ -55,10 +55,12 @@ def test_memory_counts_every_array_once():
     policy = kb.ek_ucb(kb.Gaussian(0.5), seed=0)
     play(policy)
     m = policy.dictionary_size
-    # J, P, A, Q and L, a triangle; the rows that wait for J, P and Q; one block of the history and of the rows of
-    # anchors in it; and little else, such as what waits for A
-    matrices = 8 * (4.5 * m * m + 3 * 16 * m + 512 * 4 + 512)
-    assert matrices <= policy.diagnostics().memory_bytes <= 1.3 * matrices + 10_000
+    # J, P and Q, of which up to 16 + m/16 columns stand beside the older block, and A and L, half of each at least;
+    # one block of the history and of the rows of anchors in it; and little else, such as what waits for A
+    waiting, history = 16 + m // 16, 512 * 4 + 512
+    least = 8 * (3 * (m * m - m * waiting + waiting**2) + m * m + history)
+    most = 8 * (4.5 * m * m + 3 * m * waiting + history)
+    assert least <= policy.diagnostics().memory_bytes <= 1.3 * most
     numbers = np.zeros(1000)
     assert memory_of({"view": numbers[10:20], "same": (numbers, [numbers])}) == 8000
 

@@ -81,12 +81,6 @@ def test_upper_triangles_of_products_are_added_in_place(size, columns, seed):
     np.testing.assert_allclose(np.triu(matrix), expected, atol=1e-10)
 
 
-@pytest.mark.parametrize("size", [0, 5, linalg.SINGLE_THREADED_MATRIX + 1])
-def test_inner_products(size):
-    left, right = np.random.default_rng(size).normal(size=(2, size))
-    assert linalg.inner(left, right) == pytest.approx(float((left * right).sum()), abs=1e-9)
-
-
 @given(size=sizes, seed=seeds)
 def test_inverse_and_log_determinant(size, seed):
     matrix = positive_definite(np.random.default_rng(seed), size)

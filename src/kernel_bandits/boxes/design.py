@@ -133,7 +133,7 @@ class BoxDesign:
         return PER_COORDINATE * free + BESIDES
 
     def _hint(self, posterior: Posterior, box: Box, played: int) -> FloatArray:
-        """Return where the rewards speak most for a peak, shape (d_a,), whatever the sensors."""
+        """Return where the rewards speak most for a peak, shape (d_a,), whatever the context."""
         surplus = _surplus(posterior.observed_rewards, posterior.observed_points[:, : -box.dimension])
 
         def strength(fractions: FloatArray) -> FloatArray:

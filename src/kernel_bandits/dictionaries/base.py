@@ -105,7 +105,11 @@ class Dictionary(ABC):
     def after(self, candidate: Candidate, proposal: Proposal, appended: bool) -> Self:
         """Return the dictionary after a proposal was carried out; not called for one that resamples.
 
-        ``appended``: whether the point became an anchor; a drawn point that adds no direction does not.
+        Args:
+            candidate: the one of the proposal. Where it was appended its residual is l², the squared length of the new
+                direction: φ of the new anchor is its features and l behind them.
+            proposal: what :meth:`propose` returned for it.
+            appended: whether the point became an anchor; a drawn point that adds no direction does not.
         """
         del candidate, proposal, appended  # by default a dictionary has no state
         return self
@@ -144,7 +148,7 @@ class Dictionary(ABC):
         """Return the dictionary with anchors that were not drawn one by one, but redrawn or from a whole history.
 
         The inverse is (μI + Σ φφᵀ)⁻¹ over everything that was played, in the coordinates of these anchors, where μ is
-        ``leverage_regularization``, or λ if that is None.
+        ``leverage_regularization``, or λ if that is None or the anchors were redrawn.
         """
         del inverse  # only a dictionary that keeps scores needs it
         return self
@@ -164,8 +168,8 @@ class DictionaryRule(ABC):
 
     Attributes:
         history: ``"all"`` keeps every point and reward, 8(d + 1) bytes a round, so that the past is projected onto new
-            anchors too. ``"none"`` keeps none: the past has no mass on a direction that is
-            added later (the operator W̃ in the proof of Theorem 4.1), memory is O(m²) and nothing grows with t.
+            anchors too. ``"none"`` keeps none: the past has no mass on a direction that is added later (the operator W̃
+            in the proof of Theorem 4.1), memory is O(m²) and nothing grows with t.
     """
 
     history: HistoryMode = "all"

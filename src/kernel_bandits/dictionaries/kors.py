@@ -211,9 +211,10 @@ class KorsDictionary(LeverageDictionary):
 
     def __init__(self, rule: Kors, leverage_regularization: float, level: float, coins: np.random.Generator) -> None:
         super().__init__(rule, leverage_regularization, level, coins)
-        self._inverse = self._scores(np.empty((0, 0)))
+        self._inverse = self._growing(np.empty((0, 0)))
 
-    def _scores(self, inverse: FloatArray) -> Symmetric:
+    def _growing(self, inverse: FloatArray) -> Symmetric:
+        """Return Q as a matrix that can gain a row for each anchor."""
         # a direction seen for the first time has weight 1/μ in Q before the point itself counts
         return Symmetric(inverse, 1.0 / self.level)
 
@@ -239,7 +240,7 @@ class KorsDictionary(LeverageDictionary):
         # Q ← (Q⁻¹ + φφᵀ/p)⁻¹ = Q − vvᵀ with v = Qφ/√(p + φᵀQφ)
         fall = solved / math.sqrt(proposal.probability + float(features.dot(solved)))
         # once no score is asked for any more, m² numbers need not be kept
-        kept = self._scores(np.empty((0, 0))) if self.is_full(len(features)) else inverse.plus(fall, -1.0)
+        kept = self._growing(np.empty((0, 0))) if self.is_full(len(features)) else inverse.plus(fall, -1.0)
         return evolve(self, _inverse=kept), fall
 
     def settled(self) -> Self:
@@ -248,7 +249,7 @@ class KorsDictionary(LeverageDictionary):
     def adopting(self, inverse: FloatArray) -> Self:
         # drawn points with weights 1/p would have estimated the sum
         kept = np.empty((0, 0)) if self.is_full(len(inverse)) else inverse
-        return evolve(self, draws=len(inverse), _inverse=self._scores(kept))
+        return evolve(self, draws=len(inverse), _inverse=self._growing(kept))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Kernels that split points, into context and action or off the time, and checks of what a kernel returns."""
+"""Kernels that split points, into context and action or into point and time; checks of what a kernel returns."""
 
 from __future__ import annotations
 

@@ -11,11 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kernel_bandits.arrays import FloatArray, as_count, as_floats, as_positive, require_finite
 from kernel_bandits.errors import InputError
-from kernel_bandits.kernels.base import (
-    Kernel,
-    Pullback,
-    Sections,
-)
+from kernel_bandits.kernels.base import Kernel, Pullback, Sections
 from kernel_bandits.kernels.dot_product import dot_node
 from kernel_bandits.numerics.linalg import times, times_transpose
 

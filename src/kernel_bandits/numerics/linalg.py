@@ -1,4 +1,4 @@
-"""Linear algebra of the posteriors, one identity per function; a symmetric matrix that grows; threads of BLAS.
+"""Linear algebra of the posteriors, one identity per function; two matrices that grow; threads of BLAS.
 
 Matrices are C-contiguous and sized exactly, because SciPy's BLAS wrappers copy anything else. A C-contiguous matrix is
 passed to Fortran routines as its transpose, without a copy. All products that BLAS may run on several threads go
@@ -122,11 +122,6 @@ def transpose_times_vector(matrix: FloatArray, vector: FloatArray) -> FloatArray
     if matrix.size <= SINGLE_THREADED_MATRIX:
         return vector.dot(matrix)
     return blas.dgemv(1.0, matrix.T, vector)
-
-
-def inner(left: FloatArray, right: FloatArray) -> float:
-    """Return ⟨l, r⟩ of two vectors."""
-    return float(left.dot(right) if len(left) <= SINGLE_THREADED_MATRIX else blas.ddot(left, right))
 
 
 def symmetric_times_vector(symmetric: FloatArray, vector: FloatArray) -> FloatArray:

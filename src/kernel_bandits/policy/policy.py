@@ -54,7 +54,8 @@ MANY_ROWS = 256
 REMEMBERED = 10_000
 # What happened to a decision whose reward was given up; it completes the sentence "decision 7 …".
 EXPIRED = "has expired (a reward that arrives after all is learned by update)"
-# Values this close to the largest, relative to its distance from the level that all share, count as equal to it.
+# Values tie with the largest if they fall short of it by no more than this share of its distance from the level that
+# all values share.
 TIE_TOLERANCE = 1e-12
 ROUNDING = float(np.finfo(float).eps)
 # What stands for a box in an outlook: the largest bounds of so many standard deviations, and actions about them within
@@ -274,8 +275,8 @@ class State:
         told: rewards that wait for those of earlier decisions, by number, where the model learns in order.
         waits: how long rewards have taken so far.
         guards: the constraints with what was measured; None for none.
-        residuals: of all rewards but the last ones against what was predicted of them.
-        predicted: the last ones, with what was predicted.
+        residuals: how far rewards were from their predictions, all but the last ones.
+        predicted: the last ones with their predictions, which enter the residuals a few at a time.
     """
 
     __slots__ = (

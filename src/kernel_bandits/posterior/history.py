@@ -59,7 +59,7 @@ class History:
         return evolve(self, _anchors=known, _points=grown_points, _rewards=grown_rewards, _weights=kept)
 
     def blocks(self) -> Iterator[Block]:
-        """Return views of points (b, d), how much each counts, and its reward times that (b,), b ≤ ``BLOCK_ROWS``."""
+        """Yield views of points (b, d), how much each counts, and its reward times that (b,), b ≤ ``BLOCK_ROWS``."""
         weights = None if self._weights is None else self._weights.blocks()
         for points, rewards in zip(self._points.blocks(), self._rewards.blocks(), strict=True):
             if weights is None:

@@ -304,7 +304,8 @@ class NystromPosterior(RegressionPosterior):
         if not proposal.resample:
             grown = self._with_anchor(candidate) if proposal.draw else None
             if grown is not None:
-                is_anchor, (after, candidate, features, residual) = True, grown
+                is_anchor = True
+                after, candidate, features, residual = grown
             after.dictionary = self.dictionary.after(candidate, proposal, is_anchor)
         after.dimension = len(point)
         return after, features, residual, is_anchor, proposal.resample
@@ -314,8 +315,8 @@ class NystromPosterior(RegressionPosterior):
     def _with_anchor(self, candidate: Candidate) -> tuple[Self, Candidate, FloatArray, float] | None:
         """Return the posterior with one more anchor, of which the past learns; None if the point adds no direction.
 
-        Return beside it the point as a candidate whose residual is the length of the direction, its φ, and what is left
-        of it.
+        Return beside it the point as a candidate whose residual is l², the squared length of the direction, its φ, and
+        what is left of it.
         """
         # the kernel between anchors and history, in products of a millisecond or so
         with factorisation_threads(len(self.basis)):
@@ -323,6 +324,7 @@ class NystromPosterior(RegressionPosterior):
             if grown is None:
                 return None
             basis, candidate, features, residual = grown
+            # observed points that are anchors already lie in their span, and have c = 0 in a further direction
             mass = basis.project(() if self.history is None else self.history.outside())
             regression = with_pending = self.regression.bordered(mass)
             if self.with_pending is not self.regression:
@@ -340,7 +342,6 @@ class NystromPosterior(RegressionPosterior):
         draws_by_points = dictionary.leverage_regularization is not None and not dictionary.uses_variance
         if draws_by_points and self.history is not None and len(points) > len(self.basis):
             return self._learned_at_once(self.history, points, rewards)
-
         return self._in_blocks(
             len(points),
             batch_rows(len(self.basis)),
@@ -456,7 +457,7 @@ class NystromPosterior(RegressionPosterior):
         )
 
     def _awaited_outside(self) -> list[Block]:
-        """Awaited points that are no anchors as a block of the history, where a further direction finds them."""
+        """Return the awaited points that are no anchors as a block of the history; none where no history is kept."""
         points = [awaited.point for awaited in self.awaited.values() if not awaited.is_anchor]
         if self.history is None or not points:
             return []
@@ -543,7 +544,7 @@ class NystromPosterior(RegressionPosterior):
         return list(found.values())
 
     def _in_coordinates(self, points: Mapping[int, FloatArray]) -> dict[int, Awaited]:
-        """Points by key in the coordinates of the anchors there are, whatever the regression knows of them."""
+        """Return points by key in the coordinates of the anchors there are now."""
         keys, found = list(points), dict[int, Awaited]()
         for start in range(0, len(keys), BLOCK_ROWS):
             some = keys[start : start + BLOCK_ROWS]
@@ -611,7 +612,7 @@ class NystromPosterior(RegressionPosterior):
         # anchor is the candidate (n, d) that those before it explain least, until little is left unexplained. Two
         # passes are enough where the candidates stand for the history; where they miss much, points of it join them.
         history = History().extended(points, rewards, weights)
-        level = self.dictionary.leverage_regularization or self.regularization
+        level = self.dictionary.leverage_regularization
         with np.errstate(invalid="ignore", over="ignore"):
             carried, second_moment = _carried(self, points, history, candidates, level)
         # (μI + Σφφᵀ)⁻¹, which is P where μ = λ
@@ -648,7 +649,8 @@ def _with_direction(
 ) -> tuple[AnchorBasis, Candidate, FloatArray, float] | None:
     """Return a basis with one more anchor, and the point in it; None if it adds no direction.
 
-    The point comes as a candidate whose residual is the length of the direction, its φ, and what is left of it.
+    The point comes as a candidate whose residual is l², the squared length of the direction, its φ, and what is left
+    of it.
     """
     grown = basis.with_anchor(candidate.point, candidate.features)
     if grown is None:
@@ -774,7 +776,7 @@ def pivots(actions: int, anchors: int) -> NDArray[np.intp]:
 def std_bounds(
     kernel: KernelLike, points: FloatArray, prior: FloatArray, known: NDArray[np.intp], stds: FloatArray
 ) -> FloatArray:
-    """Upper bounds of the posterior std at points (A, d), prior variances (A,), from its values at some of them, p.
+    """Return upper bounds of the posterior std at points (A, d), prior variances (A,), from its values at some, p.
 
     With a = k(s, p)/k(p, p) the difference f(s) − a·f(p) has prior variance k(s, s) − a·k(s, p), and observations
     only lower the variance of any combination: std(s) ≤ |a|·std(p) + √(k(s, s) − a·k(s, p)).

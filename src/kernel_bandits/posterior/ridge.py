@@ -46,7 +46,7 @@ def batch_rows(size: int) -> int:
 
 
 def sequential_factor(features: FloatArray, solved: FloatArray) -> FloatArray:
-    """L with LLᵀ = I + ΦPΦᵀ for features Φ (b, m) and H = ΦP.
+    """Return L with LLᵀ = I + ΦPΦᵀ for features Φ (b, m), given ΦP as ``solved``.
 
     L_jj² = 1 + φ_jᵀP_jφ_j, where P_j is P after the first j − 1 of the b observations: one factorisation holds the
     variances of all of them as they would be one after the other.

@@ -105,12 +105,13 @@ def test_kernels_that_cannot_hold_the_rewards_are_refuted_and_the_right_one_stay
     assert (lower < upper).all()
 
 
-def test_a_family_without_the_truth_says_so_and_plays_on():
+@pytest.mark.parametrize("dictionary", [None, kb.Kors(oversampling=8.0)], ids=["exact", "projected"])
+def test_a_family_without_the_truth_says_so_and_plays_on(dictionary):
     policy = kb.family_ucb(
         [kb.Gaussian(5.0), kb.Gaussian(9.0)],
         confidence=kb.Tightened(norm_bound=0.5, noise_bound=0.05, failure_probability=0.1),
         regularization=0.01,
-        dictionary=None,
+        dictionary=dictionary,
         seed=0,
     )
     kb.run(policy, kb.environments.Chessboard(), 120, seed=0)

@@ -65,8 +65,8 @@ SAMPLE_SIZE = 256
 CORRELATED_SAMPLE_SIZE = 400
 # Steps of a search on the logarithms of parameters, from coarse to fine.
 SEARCH_STEPS = (1.0, 0.5, 0.25)
-# A search asks for at most this many values for each of its directions. With half or twice as many the mean of 17
-# tables (T = 800, two shuffles) differs by less than 0.2 points.
+# A search asks for at most this many values for each of its directions. With 3, and 288 observations of correlated
+# arms, the longest fit takes half the time, and 65 tables (T = 800) lose 0.23 ± 0.09 points (one standard error).
 SEARCHED = 5
 # The same in a box, where experiments are few and relevance is searched for too. With half as many 2 of 16 plants ended
 # more than 5 short, with these 1. python benchmarks/process_random.py results.jsonl --plants 16 --batches 1
@@ -74,14 +74,16 @@ BOX_SEARCHED = 12
 # A step that gains fewer nats is not taken.
 STEP_NATS = 0.01
 # Of rewards of two values many are equal, which a function without noise explains better than anything: their noise is
-# at least its prior median less this power of e.
+# at least its prior median less this power of e. 65 tables (T = 800) gain 0.05 ± 0.03 points, wisconsin 0.9.
 LESS_NOISE = 1.0
 # The relevance of variables by their slopes counts not at all, half (as a logarithm) or in full. Without it 17 tables
 # lose 0.40 ± 0.20 points (one standard error), and of these a few lose one or two.
 RELEVANCE_POWERS = (0.0, 0.5, 1.0)
 # Slopes are measured this often in a fit, as long as what they say is worthwhile.
 RELEVANCE_ROUNDS = 2
-# From there relevance moves up the slope of the evidence, most of it by one of these powers of e,
+# From there relevance moves up the slope of the evidence, if that gains more than chance. At T = 800 vowel gains 2.4
+# points (three shuffles: 6.5, 0.6, 0), letter 1.5 (two), and most tables are played as without.
+# The variable of the largest slope moves by one of these powers of e,
 UPHILL_SIZES = (1.0, 0.4)
 # in at most so many steps, each of which gains so many nats.
 UPHILL_STEPS = 6

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import kernel_bandits as kb
+from kernel_bandits.learning.noise import NoiseModel
 
 KERNEL = kb.Gaussian([0.5, 0.5])
 ACTIONS = np.linspace(0.0, 1.0, 11)[:, None]
@@ -73,3 +74,15 @@ def test_a_box_with_nothing_set_and_late_rewards_learns_it_too():
     assert abs(policy.best([], box).action[0] - 0.3) < 0.1
     with pytest.raises(kb.InputError, match="UnequalNoise"):
         kb.ek_ucb(noise=0.1)
+
+
+def test_zeros_that_are_predicted_exactly_are_not_noise_of_nothing():
+    generator = np.random.default_rng(0)
+    points = generator.random((30, 2))
+    rewards = np.where(points[:, 0] > 0.8, 50.0 * generator.standard_normal(30), 0.0)
+    # before a kernel is learned all expected rewards are 0
+    model = kb.posterior.ExactPosterior(KERNEL, 0.2).learned(points, np.zeros(30))
+    found = NoiseModel.of(model, points, rewards, np.ones(30), most=400)
+    variances = found.variances(points)
+    assert variances.max() <= 1e9 * variances.min()
+    assert variances[rewards != 0.0].mean() > variances[rewards == 0.0].mean()

@@ -176,6 +176,16 @@ def test_the_export_of_the_service_is_a_log(tmp_path):
     np.testing.assert_array_equal(inferred.probabilities, log.probabilities)
 
 
+def test_probabilities_in_an_order_that_nobody_told_are_left_out():
+    policy = kb.ek_ucb(features=kb.Features({"city": kb.Categorical()}, ["a", "b"]), exploration_floor=0.2, seed=0)
+    # the arm that is listed last was played first
+    one, other = (policy.select({"city": "Oslo"}, mask={arm: False}) for arm in ("a", "b"))
+    records = [{**decision.to_dict(), "reward": 1.0} for decision in (one, other)]
+    assert logs.read(records).probabilities is None
+    np.testing.assert_array_equal(logs.read(records, actions=["a", "b"]).probabilities, [[0.0, 1.0], [1.0, 0.0]])
+    np.testing.assert_array_equal(logs.read(records, features=policy.features).probabilities, [[0.0, 1.0], [1.0, 0.0]])
+
+
 def test_an_export_is_put_in_order_and_may_not_repeat_itself():
     rows = list(exported())
     straight, turned = logs.read(rows), logs.read(rows[::-1])
@@ -186,7 +196,9 @@ def test_an_export_is_put_in_order_and_may_not_repeat_itself():
     with pytest.raises(kb.InputError, match="each decision once, got 3 twice"):
         logs.read([*rows, rows[3]])
     silent = [row | {"propensity": None} if row["number"] == 5 else row for row in rows]
-    with pytest.raises(kb.InputError, match=r"row 5: propensity: .* set exploration_floor in the service"):
+    with pytest.raises(
+        kb.InputError, match=r"row 5: propensity: .* set exploration_floor in the policy or the service"
+    ):
         logs.read(silent)
 
 

@@ -180,3 +180,11 @@ def test_bad_outputs_of_a_batch_change_nothing():
     assert policy.pending == ()
     with pytest.raises(kb.InputError, match="no constraints"):
         kb.ek_ucb(REWARD, seed=0).update_many([[0.0]], [[0.0]], [1.0], outputs={"heat": [1.0]})
+
+
+def test_safe_actions_have_the_columns_of_what_is_on_offer():
+    box = kb.Box({"heat": kb.Range(0.0, 1.0), "nozzle": ["round", "flat"]})
+    policy = kb.ek_ucb(seed=0).constrained({"pressure": kb.Below(1.0, kb.Matern(0.5))}, safe_actions=[[0.2]])
+    for offered in (box, box.sample(np.random.default_rng(0), 4)):
+        with pytest.raises(kb.InputError, match=r"safe_actions: expected 3 columns, .* got 1; .* box\.encode"):
+            policy.ask([], offered)

@@ -172,6 +172,14 @@ class Guards:
             allowed = np.logical_or(allowed, np.any(np.all(known, axis=2), axis=1))
         return allowed, excess
 
+    def require_columns(self, count: int) -> None:
+        """Raise unless actions of so many columns can be compared with those that are safe."""
+        if self.safe_actions is not None and self.safe_actions.shape[1] != count:
+            raise InputError(
+                f"safe_actions: expected {count} columns, as of the actions on offer, got "
+                f"{self.safe_actions.shape[1]}; a choice in a box has several: pass box.encode({{…}}) of settings."
+            )
+
     def require_flag(self) -> None:
         """Raise where an action that is not known to be safe must not be played."""
         if self.if_unsafe == "error":

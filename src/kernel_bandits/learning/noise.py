@@ -16,7 +16,8 @@ from kernel_bandits.posterior.exact import ExactPosterior
 
 # log χ² of one degree of freedom has this mean and this variance.
 LOG_SQUARE_MEAN, LOG_SQUARE_VARIANCE = -1.2704, 0.5 * math.pi**2
-# Squared residuals below this share of their median count as that: zeros would be noise of nothing.
+# Squared residuals below this share of their median count as that: zeros would be noise of nothing. The median counts
+# as no less than this share of the mean: more than half of them may be zeros.
 LEAST_SQUARE = 1e-4
 # The share of a point in its own prediction counts as this at most.
 MOST_LEVERAGE = 0.9
@@ -75,7 +76,8 @@ class NoiseModel:
         # left out, a point would be missed by e/(1 − h) with variance σ²/(1 − h), where h = std²/σ²
         leverage = np.minimum(prediction.std**2 / noise, MOST_LEVERAGE)
         squares = (rewards - prediction.mean) ** 2 / (1.0 - leverage)
-        squares = np.maximum(squares, LEAST_SQUARE * np.median(squares) + np.finfo(float).tiny)
+        typical = max(np.median(squares), LEAST_SQUARE * squares.mean())
+        squares = np.maximum(squares, LEAST_SQUARE * typical + np.finfo(float).tiny)
         logs = np.log(squares) - LOG_SQUARE_MEAN
         level, spread = float(logs.mean()), points.std(axis=0)
         scale = np.where(spread > 0.0, spread, 1.0) * math.sqrt(max(1, int((spread > 0.0).sum())))

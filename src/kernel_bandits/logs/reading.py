@@ -366,7 +366,9 @@ def _of_service(rows: Sequence[Mapping[str, Any]], actions: Any, features: Featu
         elif drawn:
             kept.append(row)
         else:
-            raise refuse("propensity", place, "a probability", "none; set exploration_floor in the service")
+            raise refuse(
+                "propensity", place, "a probability", "none; set exploration_floor in the policy or the service"
+            )
     if not kept:
         raise InputError("log: expected at least one decision with a reward, got none.")
     if all("number" in row for row in kept):
@@ -377,7 +379,8 @@ def _of_service(rows: Sequence[Mapping[str, Any]], actions: Any, features: Featu
         row["action"] if row.get("arm") is None or isinstance(row["action"], Mapping) else row["arm"] for row in kept
     ]
     offers = [row.get("actions") for row in kept]
-    known = [] if actions is None else as_plain_actions(actions)
+    listed = [] if actions is None else as_plain_actions(actions)
+    known = [*listed]
     for offer in offers:
         known += [] if offer is None else [one for one in as_plain_actions(offer) if one not in known]
     log = Log(
@@ -389,12 +392,12 @@ def _of_service(rows: Sequence[Mapping[str, Any]], actions: Any, features: Featu
         features=features,
         left_out=left_out,
     )
-    return _with_offers(log, kept, offers, actions)
+    # arms that nobody listed are in the order of their first play, which is not that of probabilities
+    return _with_offers(log, kept, offers, log.arms if actions is None and features is not None else listed)
 
 
-def _with_offers(log: Log, rows: Sequence[Mapping[str, Any]], offers: Sequence[Any], actions: Any) -> Log:
+def _with_offers(log: Log, rows: Sequence[Mapping[str, Any]], offers: Sequence[Any], default: Sequence[Any]) -> Log:
     """Return a log with what was on offer in each decision, and the probabilities where their order is known."""
-    default = as_plain_actions(actions) if actions is not None else list(log.arms)
     offered = np.zeros((len(log), len(log.names)), dtype=bool)
     table: FloatArray | None = np.zeros(offered.shape)
     for number, (row, offer) in enumerate(zip(rows, offers, strict=True)):

@@ -1154,6 +1154,8 @@ class Policy(ABC):
                     f"dictionary: its points have {posterior.dimension} columns, but context and action together have "
                     f"{points.shape[1]}."
                 )
+        if state.guards is not None:
+            state.guards.require_columns(points.shape[1] - context_columns)
         described = evolve(state, model=state.model.described(context_columns, points, box))
         for posterior in described.model.posteriors[:1]:
             require_columns(posterior.kernel, points, context_columns)

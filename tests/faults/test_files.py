@@ -234,10 +234,11 @@ def test_a_small_disk_that_fills_up(tmp_path):
 READ_ONLY = """
 import os, sys
 import kernel_bandits as kb
+policy = kb.uniform(seed=0)
 if os.getuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
 try:
-    kb.uniform(seed=0).save(sys.argv[1])
+    policy.save(sys.argv[1])
 except kb.InputError as reason:
     print(reason)
 """

@@ -105,7 +105,10 @@ def test_only_rewards_beyond_the_bounds_are_neighbours_of_each_other():
     units = RewardUnits(0.0, 1.0)
     assert not return_to_their_places(points, np.array([3.0, 1.0, 0.0, 0.5, 0.0]), units)
     assert not return_to_their_places(points, np.array([-3.0, 0.0, 1.0, 0.5, 1.0]), units)
-    # two of five may be neighbours by chance, four of a hundred not
-    assert not return_to_their_places(points, np.array([0.5, 0.5, 3.0, 3.0, 0.0]), units)
-    many = np.arange(100.0)[:, None]
-    assert return_to_their_places(many, np.where((many[:, 0] >= 40.0) & (many[:, 0] < 44.0), 3.0, 0.5), units)
+    assert return_to_their_places(points, np.array([0.5, 0.5, 3.0, 3.0, 0.0]), units)
+    # four of ten beside each other are not most of them, but more than chance puts there among a thousand
+    many, rewards = np.arange(1000.0)[:, None], np.full(1000, 0.5)
+    rewards[100:1000:150] = 3.0
+    assert not return_to_their_places(many, rewards, units)
+    rewards[40:44] = 3.0
+    assert return_to_their_places(many, rewards, units)

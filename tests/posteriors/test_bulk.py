@@ -11,7 +11,7 @@ import kernel_bandits as kb
 from kernel_bandits.dictionaries import Fixed, Kors, PosteriorVariance
 from kernel_bandits.posterior import ExactPosterior, NystromPosterior, nystrom
 from kernel_bandits.posterior.basis import AnchorBasis
-from kernel_bandits.posterior.nystrom import ANCHORS_PER_DIMENSION, UNEXPLAINED_SHARE
+from kernel_bandits.posterior.nystrom import ANCHORS_PER_DIMENSION, MOST_OBSERVATIONS, UNEXPLAINED_SHARE
 
 KERNEL = 2.0 * kb.Matern([0.3, 0.5])
 RULES = {
@@ -103,7 +103,7 @@ def test_a_few_points_that_are_played_again_and_again(seed, distinct, concentrat
     generator = np.random.default_rng(seed)
     places = generator.random((distinct, 2))
     weights = generator.dirichlet(np.full(distinct, concentration))
-    points = np.concatenate([places, places[generator.choice(distinct, size=1500, p=weights)]])
+    points = np.concatenate([places, places[generator.choice(distinct, size=MOST_OBSERVATIONS - distinct, p=weights)]])
     posterior = NystromPosterior(kb.Matern(scale), 0.1, Kors(leverage_regularization=mu), generator)
     posterior = posterior.of_history(points, generator.random(len(points)), places)
     dimension = posterior.effective_dimension

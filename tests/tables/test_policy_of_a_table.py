@@ -18,7 +18,7 @@ NAMES = {name for name in dir(Policy) if not name.startswith("_")}
 # What a policy over a table has no use for, and why.
 ONLY_OVER_ARRAYS = {
     **dict.fromkeys(("choose", "choose_many", "shortlist", "draw_in_box", "on_reseed"), "hooks: the rule is inside"),
-    **dict.fromkeys(("box_of", "due_row"), "hooks: the rule is inside"),
+    **dict.fromkeys(("box_of", "design", "due_row"), "hooks: the rule is inside"),
     **dict.fromkeys(("argmax", "will_draw"), "what hooks call"),
     **dict.fromkeys(("saved", "restore_saved"), "what a file holds of the policy inside"),
     "group_columns": "the preset says it to the policy inside, from the description of the table",

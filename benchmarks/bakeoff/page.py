@@ -219,8 +219,8 @@ REASONS = {
     "smaller than what predicts best (a kernel by hand with noise of a third of the variance reaches 0.967).",
     "wdbc": "nearly linear, and what is lost is lost at the start: arms are unrelated until each has 16 rewards. A "
     "kernel by hand with opposite arms from the first round reaches 0.966 (five shuffles).",
-    "heating": "one alternative is right for two in three, whoever asks; an earlier default lost 0.011, all of it in the "
-    "first 100 rounds. What the rest is lost by was not looked into.",
+    "heating": "one alternative is right for two in three, whoever asks; an earlier default lost 0.011, all of it in "
+    "the first 100 rounds. What the rest is lost by was not looked into.",
 }
 
 

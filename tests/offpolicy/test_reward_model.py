@@ -40,3 +40,9 @@ def test_two_rounds_for_every_fold_are_the_fewest():
     assert len(fitted_model(log, RewardModel(kb.Gaussian(1.0), folds=3)).models) == 3
     with pytest.raises(kb.InputError, match="at least 6 rows for 3 folds, got 5"):
         fitted_model(log.rows(slice(0, 5)), RewardModel(kb.Gaussian(1.0), folds=3))
+
+
+def test_one_fold_has_no_others_to_learn_from():
+    with pytest.raises(kb.InputError, match="folds: expected at least 2"):
+        RewardModel(kb.Gaussian(1.0), folds=1)
+    assert len(fitted_model(far_apart(4), RewardModel(kb.Gaussian(1.0), folds=2)).models) == 2

@@ -106,9 +106,8 @@ def test_only_rewards_beyond_the_bounds_are_neighbours_of_each_other():
     assert not return_to_their_places(points, np.array([3.0, 1.0, 0.0, 0.5, 0.0]), units)
     assert not return_to_their_places(points, np.array([-3.0, 0.0, 1.0, 0.5, 1.0]), units)
     assert return_to_their_places(points, np.array([0.5, 0.5, 3.0, 3.0, 0.0]), units)
-    # four of ten beside each other are not most of them, but more than chance puts there among a thousand
-    many, rewards = np.arange(1000.0)[:, None], np.full(1000, 0.5)
-    rewards[100:1000:150] = 3.0
-    assert not return_to_their_places(many, rewards, units)
-    rewards[40:44] = 3.0
-    assert return_to_their_places(many, rewards, units)
+    # six of twenty lie next to each other, less than half, and by chance it were 20²/2,000
+    many, jackpots = np.arange(2000.0)[:, None], [*range(100, 106), *range(200, 2000, 125)][:20]
+    assert return_to_their_places(many, np.where(np.isin(many[:, 0], jackpots), 3.0, 0.5), units)
+    alone = np.where(np.isin(many[:, 0], range(0, 2000, 100)), 3.0, 0.5)
+    assert not return_to_their_places(many, alone, units)

@@ -439,8 +439,8 @@ class ForgettingPosterior(PosteriorAround):
     def counted(self, rewards: FloatArray) -> FloatArray:
         return self.within.counted(rewards)
 
-    def due(self, points: FloatArray, means: FloatArray) -> int | None:
-        return self.within.due(points, means)
+    def due(self, points: FloatArray, means: FloatArray, stds: FloatArray) -> int | None:
+        return self.within.due(points, means, stds)
 
     def weight_of(self, noise_variance: float) -> float:
         return self.within.weight_of(noise_variance)

@@ -217,8 +217,8 @@ class LearnedPosterior(PosteriorAround):
             return 0.0 * rewards
         return self.units.bounded(rewards) - self.prior_mean
 
-    def due(self, points: FloatArray, means: FloatArray) -> int | None:
-        return None if self.places is None else self.places.due(points, means)
+    def due(self, points: FloatArray, means: FloatArray, stds: FloatArray) -> int | None:
+        return None if self.places is None else self.places.due(points, means, stds)
 
     def _played(self, points: FloatArray, evaluated: Evaluated | None = None) -> Places | None:
         return None if self.places is None else self.places.played(points, evaluated)

@@ -166,7 +166,7 @@ class UpperConfidenceBound(Policy):
         if not math.isfinite(upper_bounds.item(row)):
             posterior.require_finite(evaluation)
         index = row if contenders is None else int(contenders[row])
-        due = posterior.due(points, means) if posterior.may_be_due and contenders is None else None
+        due = posterior.due(points, means, stds) if posterior.may_be_due and contenders is None else None
         if due is not None:
             row = index = due
         choice = Choice(index, means.item(row), stds.item(row), upper_bounds.item(row), None, (evaluation, row))

@@ -349,9 +349,12 @@ class Posterior(Model):
         """Return what of rewards counts, shape (n,): all of it, unless their tails are heavy."""
         return rewards
 
-    def due(self, points: FloatArray, means: FloatArray) -> int | None:
-        """Return which of the points (A, d) of one context, of means (A,), is to be tried all the same, if one is."""
-        del points, means  # what is to be expected is known where the kernel is given
+    def due(self, points: FloatArray, means: FloatArray, stds: FloatArray) -> int | None:
+        """Return which of the points (A, d) of one context is to be tried all the same, if one is.
+
+        The means (A,) and standard deviations (A,) are those of the points.
+        """
+        del points, means, stds  # what is to be expected is known where the kernel is given
         return None
 
     def means(self, points: FloatArray) -> FloatArray:

@@ -168,9 +168,9 @@ def history() -> str:
         "somebody looked at why the default lost there; their mean rank was 2.71, and those that stayed were better. "
         "Their rank is a survivor's, and no estimate of the rank on a fresh table. A check on 16 fresh tables, fixed "
         "before playing, gave ours rank 1.73 among four libraries, MABWiser 2.10, and a median lead of 0.05 points, "
-        "where the tables of this page gave the same four 1.51 and 0.9 points. Fresh ones are sealed since, above. They and "
-        "the rank before the last were played before described actions had a rule of their own again, for what is tried "
-        "once more: six tables here have such actions, and were played once more."
+        "where the tables of this page gave the same four 1.51 and 0.9 points. Fresh ones are sealed since, above. "
+        "They and the rank before the last were played before described actions had a rule of their own again, for "
+        "what is tried once more: six tables here have such actions, and were played once more."
     )
     columns = ("2026", "tables", "our mean rank", "not looked at", "our mean rank there")
     return f"## What became of the holdout\n\n{text}\n\n{markdown(columns, rows)}"
